@@ -65,7 +65,8 @@ class ModelDescription:
         heads: attention heads per block.
         dim: width D of token and hidden vectors.
         vocab_size: size of the vocabulary.
-        trained_length: tokens; the longest sequence of the training.
+        trained_length: tokens; the longest sequence of the training. Of a model whose folder does
+            not say it: max_length.
         max_length: tokens; the longest sequence accepted.
         pooling: "mean", "cls" (the first token), "last", "max", "weighted_mean" or "mean_sqrt_len".
         normalized: whether pooled vectors have unit length.

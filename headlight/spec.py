@@ -62,6 +62,9 @@ SPECIAL_TOKENS: tuple[SpecialTokens, ...] = ("parse", "text")
 # A text of more tokens than the model takes is refused, or this side of it is cut off.
 Truncate = Literal["refuse", "end", "start"]
 TRUNCATE: tuple[Truncate, ...] = ("refuse", "end", "start")
+# An empty text is refused, or its prompt and special tokens are encoded.
+EmptyTexts = Literal["refuse", "encode"]
+EMPTY_TEXTS: tuple[EmptyTexts, ...] = ("refuse", "encode")
 # In the refusal of a too-long text, for callers of the library and for the service's operator.
 HOW_TO_TRUNCATE = (
     'as truncate="end"; for all requests of a service: headlight serve --truncation end'

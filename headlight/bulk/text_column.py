@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from headlight.spec import EmptyTexts
+
 NULL, EMPTY = "is null; give a text", "is empty; give at least one character"
 NOT_UTF8 = "is not UTF-8; convert it"  # Arrow reads such bytes without a check
 STRINGS = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
@@ -53,14 +55,21 @@ def cast_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return column.cast(kind)
 
 
-def read_texts(column: Any) -> tuple[list[str], dict[int, str]]:
-    """Return the texts of a column, and the reasons, by place, of rows without a text."""
+def read_texts(
+    column: Any, empty_texts: EmptyTexts | None = None
+) -> tuple[list[str], dict[int, str]]:
+    """Return the texts of a column, and the reasons, by place, of rows without a text.
+
+    An empty text is one only with `empty_texts` "encode".
+    """
     try:
         values = column.to_pylist()
     except UnicodeDecodeError:
         values = [value_of(scalar) for scalar in column]
     reasons = {None: NULL, "": EMPTY, b"": NOT_UTF8}
-    problems = {place: reasons[value] for place, value in enumerate(values) if not value}
+    if empty_texts == "encode":
+        del reasons[""]
+    problems = {place: reasons[value] for place, value in enumerate(values) if value in reasons}
     return [value or "" for value in values], problems
 
 

@@ -39,6 +39,7 @@ FIELDS = {
     "query_prompt": "--query-prompt",
     "query_prompt_name": "--query-prompt-name",
     "query_prompt_text": "--query-prompt",
+    "empty_texts": "--empty-texts",
     "special_tokens": "--special-tokens",
     "target": "--target",
     "timeout": "--timeout",

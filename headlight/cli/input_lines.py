@@ -65,6 +65,7 @@ def given(arguments: argparse.Namespace) -> Given:
     """
     name, id_field = source(arguments), getattr(arguments, "id_field", None)
     numbers, skip_bad = getattr(arguments, "token_ids", False), getattr(arguments, "skip_bad", None)
+    empty = getattr(arguments, "empty_texts", None) == "encode"
     fields = arguments.text_field is not None or id_field is not None
     lines: list[Any] = list(arguments.texts)
     check_files(arguments, fields)
@@ -88,12 +89,12 @@ def given(arguments: argparse.Namespace) -> Given:
         try:
             if fields:
                 entry = parsed(line)
-                lines[place] = text_of(entry, arguments.text_field or "text")
+                lines[place] = text_of(entry, arguments.text_field or "text", empty=empty)
                 if id_field is not None:
                     ids[place] = id_of(entry, id_field)
             elif numbers:
                 lines[place] = ids_of(line)
-            elif not line and name is not None:
+            elif not line and name is not None and not empty:
                 raise UsageError("is empty; remove it, or put a text there")
         except UsageError as problem:
             if not skip_bad:
@@ -151,12 +152,15 @@ def parsed(line: str) -> dict[str, Any]:
     return entry
 
 
-def text_of(entry: dict[str, Any], field: str) -> str:
-    """Return the text in a field of a line. Raises UsageError if there is none."""
+def text_of(entry: dict[str, Any], field: str, *, empty: bool) -> str:
+    """Return the text in a field of a line, which may be empty if `empty`.
+
+    Raises UsageError if there is none.
+    """
     if field not in entry:
         raise UsageError(f"has no field {field!r}; name the one with the text by --text-field")
     text = entry[field]
-    if not isinstance(text, str) or not text:
+    if not isinstance(text, str) or not (text or empty):
         raise UsageError(f"has no text in the field {field!r}; put one there")
     return text
 

@@ -119,6 +119,9 @@ def aligned(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str
 def info_text(model: ModelDescription, width: int | None = None) -> str:
     """Return a model, its limits and its parity, as aligned columns; `width` as of `aligned`."""
     limits = dataclasses.asdict(model.limits)
+    # An imported model's is no longer than its longest text, and says nothing of its training.
+    known = model.trained_length < model.max_length
+    trained = f", trained on {model.trained_length}" if known else ""
     rows = [
         ("model", f"{model.name} {model.version}".strip()),
         ("bundle", model.bundle_sha256),
@@ -135,7 +138,7 @@ def info_text(model: ModelDescription, width: int | None = None) -> str:
             ),
         ),
         ("positions", model.positions),
-        ("length", f"{model.max_length} tokens at most, trained on {model.trained_length}"),
+        ("length", f"{model.max_length} tokens at most{trained}"),
         ("pooling", model.pooling + (", normalised" if model.normalized else "")),
         ("vectors", vectors_line(model)),
         ("prompts", prompts_line(model)),

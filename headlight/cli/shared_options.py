@@ -14,7 +14,7 @@ from headlight.client.channel import DEFAULT_TARGET, READY_SECONDS, default_targ
 from headlight.client.sync_client import Client
 from headlight.command_parser import CommandParser, examples_text
 from headlight.interface.arguments import Reading
-from headlight.spec import PRIORITIES, SPECIAL_TOKENS, TRUNCATE, Priority
+from headlight.spec import EMPTY_TEXTS, PRIORITIES, SPECIAL_TOKENS, TRUNCATE, Priority
 
 
 def command(
@@ -144,8 +144,17 @@ def add_text_field(group: Any) -> None:
 
 
 def add_reading(made: argparse.ArgumentParser, *, several: bool) -> None:
-    """Add options for truncation, prompts and priority."""
-    add_long_texts(add_prompt(made), several=several)
+    """Add options for empty and long texts, prompts and priority."""
+    group = add_prompt(made)
+    add_long_texts(group, several=several)
+    group.add_argument(
+        "--empty-texts",
+        choices=EMPTY_TEXTS,
+        help=(
+            "refuse an empty text, or encode its prompt and special tokens; default: as the "
+            "service does; for lines of a file and rows of a table: refuse"
+        ),
+    )
 
 
 def add_long_texts(group: Any, *, several: bool) -> None:
@@ -205,6 +214,7 @@ def reading(arguments: argparse.Namespace) -> Reading:
         prompt=arguments.prompt,
         prompt_name=arguments.prompt_name,
         special_tokens=arguments.special_tokens,
+        empty_texts=arguments.empty_texts,
         priority=priority,
     )
 

@@ -33,7 +33,7 @@ from headlight.errors import DeadlineExceeded, HeadlightError, Unavailable
 from headlight.interface.arguments import Input
 from headlight.interface.encoder import Encoder
 from headlight.results import AttentionPiece
-from headlight.spec import AttentionSpec, Priority, SpecialTokens, Truncate
+from headlight.spec import AttentionSpec, EmptyTexts, Priority, SpecialTokens, Truncate
 from headlight.wire.client_codec import malformed
 from headlight.wire.status_errors import error_of_call, readable
 
@@ -92,6 +92,7 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
         prompt: str | None = None,
         truncate: Truncate | None = None,
         special_tokens: SpecialTokens | None = None,
+        empty_texts: EmptyTexts | None = None,
         priority: Priority | None = None,
     ) -> AsyncIterator[AttentionPiece]:
         """Yield the attention of one text piece by piece; see `Encoder.attention_pieces`."""
@@ -103,6 +104,7 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
             prompt=prompt,
             truncate=truncate,
             special_tokens=special_tokens,
+            empty_texts=empty_texts,
             priority=priority,
         )
         return cast("AsyncIterator[AttentionPiece]", pieces)

@@ -12,9 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from headlight.errors import InvalidInput
 from headlight.spec import (
+    EMPTY_TEXTS,
     PRIORITIES,
     SPECIAL_TOKENS,
     TRUNCATE,
+    EmptyTexts,
     Priority,
     SpecialTokens,
     Truncate,
@@ -46,6 +48,7 @@ class Reading(Prompting, total=False):
     """Reading of each text, and its priority: keywords of every method that runs the model."""
 
     truncate: Truncate | None
+    empty_texts: EmptyTexts | None
     priority: Priority | None
 
 
@@ -143,6 +146,7 @@ def check_reading(reading: Prompting) -> None:
     check_choice("truncate", asked.get("truncate"), TRUNCATE)
     check_choice("priority", asked.get("priority"), PRIORITIES)
     check_prompt(asked.get("prompt_name"), asked.get("prompt"))
+    check_choice("empty_texts", asked.get("empty_texts"), EMPTY_TEXTS)
     check_choice("special_tokens", asked.get("special_tokens"), SPECIAL_TOKENS)
 
 

@@ -28,6 +28,7 @@ from headlight.results import (
 from headlight.span_vectors import SpansSpec, SpanVectors, Windows
 from headlight.spec import (
     AttentionSpec,
+    EmptyTexts,
     HiddenSpec,
     IndicesLike,
     Number,
@@ -63,6 +64,7 @@ def _reading(
     truncate: Truncate | None,
     special_tokens: SpecialTokens | None,
     priority: Priority | None,
+    empty_texts: EmptyTexts | None = None,
 ) -> Reading:
     return Reading(
         prompt_name=prompt_name,
@@ -70,6 +72,7 @@ def _reading(
         truncate=truncate,
         special_tokens=special_tokens,
         priority=priority,
+        empty_texts=empty_texts,
     )
 
 
@@ -99,6 +102,7 @@ class Encoder(abc.ABC):
         prompt: str | None = None,
         truncate: Truncate | None = None,
         special_tokens: SpecialTokens | None = None,
+        empty_texts: EmptyTexts | None = None,
         priority: Priority | None = None,
         head_mask: ArrayLike | None = None,
     ) -> NDArray[Any]:
@@ -120,6 +124,8 @@ class Encoder(abc.ABC):
             special_tokens: for special tokens spelled out in a text or prompt, as "[SEP]". "parse"
                 makes special tokens of them, "text" plain characters. None: as the service does
                 (`ModelDescription.special_tokens`).
+            empty_texts: "refuse" an empty text, or "encode" its prompt and special tokens, as
+                sentence-transformers does; None: as the service does, without one refuse.
             priority: "interactive", or "bulk" for requests that may wait for all others; None:
                 "interactive". Without a service it has no effect.
             head_mask: [layers, heads] from 0 to 1, factors of each head's contribution: 0 removes
@@ -135,7 +141,7 @@ class Encoder(abc.ABC):
             texts,
             _pooled_spec(dimensions, dtype, normalize),
             head_mask,
-            _reading(prompt_name, prompt, truncate, special_tokens, priority),
+            _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts),
             lambda found: found.vectors[0] if lone else found.vectors,
         )
 
@@ -150,6 +156,7 @@ class Encoder(abc.ABC):
         prompt: str | None = None,
         truncate: Truncate | None = None,
         special_tokens: SpecialTokens | None = None,
+        empty_texts: EmptyTexts | None = None,
         priority: Priority | None = None,
         head_mask: ArrayLike | None = None,
     ) -> Embeddings:
@@ -161,7 +168,7 @@ class Encoder(abc.ABC):
             texts,
             _pooled_spec(dimensions, dtype, normalize),
             head_mask,
-            _reading(prompt_name, prompt, truncate, special_tokens, priority),
+            _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts),
             lambda found: found,
         )
 
@@ -177,6 +184,7 @@ class Encoder(abc.ABC):
         prompt: str | None = None,
         truncate: Truncate | None = None,
         special_tokens: SpecialTokens | None = None,
+        empty_texts: EmptyTexts | None = None,
         priority: Priority | None = None,
     ) -> list[NDArray[Any]]:
         """Return the vector of each token: [n, D] for an input of n tokens.
@@ -187,7 +195,7 @@ class Encoder(abc.ABC):
             skip_prompt: leave out the tokens of the prompt.
             normalize: make each vector have unit length.
             dtype: "float32" or "float16".
-            prompt_name, prompt, truncate, special_tokens, priority: as in `encode`.
+            prompt_name, prompt, truncate, special_tokens, empty_texts, priority: as in `encode`.
         """
         return self._encode_tokens(
             texts,
@@ -197,7 +205,7 @@ class Encoder(abc.ABC):
                 normalize=normalize,
                 dtype=dtype,
             ),
-            _reading(prompt_name, prompt, truncate, special_tokens, priority),
+            _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts),
         )
 
     def token_vectors(
@@ -212,6 +220,7 @@ class Encoder(abc.ABC):
         prompt: str | None = None,
         truncate: Truncate | None = None,
         special_tokens: SpecialTokens | None = None,
+        empty_texts: EmptyTexts | None = None,
         priority: Priority | None = None,
     ) -> list[TokenVectors]:
         """Return the vectors of `encode_tokens` together with their tokens and positions."""
@@ -223,7 +232,7 @@ class Encoder(abc.ABC):
                 normalize=normalize,
                 dtype=dtype,
             ),
-            _reading(prompt_name, prompt, truncate, special_tokens, priority),
+            _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts),
         )
 
     def span_vectors(
@@ -241,6 +250,7 @@ class Encoder(abc.ABC):
         prompt: str | None = None,
         truncate: Truncate | None = None,
         special_tokens: SpecialTokens | None = None,
+        empty_texts: EmptyTexts | None = None,
         priority: Priority | None = None,
     ) -> list[SpanVectors]:
         """Return a vector for each span of each text, from one encoding of the text.
@@ -258,7 +268,7 @@ class Encoder(abc.ABC):
             dtype: "float32" or "float16".
             beyond_max_length: encode a text that is too long in overlapping windows, instead of
                 `truncate`.
-            prompt_name, prompt, truncate, special_tokens, priority: as in `encode`.
+            prompt_name, prompt, truncate, special_tokens, empty_texts, priority: as in `encode`.
         """
         spec = SpansSpec(
             kind=cast("Any", spans),
@@ -269,7 +279,7 @@ class Encoder(abc.ABC):
             dtype=dtype,
             beyond_max_length=beyond_max_length,
         )
-        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
+        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         return self._span_vectors(texts, spec, reading)
 
     def attend(
@@ -281,6 +291,7 @@ class Encoder(abc.ABC):
         prompt: str | None = None,
         truncate: Truncate | None = None,
         special_tokens: SpecialTokens | None = None,
+        empty_texts: EmptyTexts | None = None,
         priority: Priority | None = None,
     ) -> Attention:
         """Return the whole attention maps of one text of any length.
@@ -288,9 +299,9 @@ class Encoder(abc.ABC):
         Args:
             text: one input: a tuple of two texts is a pair here, but two inputs for `encode`.
             layers: indices from 0, or negative from the end; None: all.
-            prompt_name, prompt, truncate, special_tokens, priority: as in `encode`.
+            prompt_name, prompt, truncate, special_tokens, empty_texts, priority: as in `encode`.
         """
-        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
+        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         return self._attend(text, layers, reading)
 
     def attention(
@@ -302,6 +313,7 @@ class Encoder(abc.ABC):
         prompt: str | None = None,
         truncate: Truncate | None = None,
         special_tokens: SpecialTokens | None = None,
+        empty_texts: EmptyTexts | None = None,
         priority: Priority | None = None,
         head_mask: ArrayLike | None = None,
     ) -> list[AttentionMaps]:
@@ -310,10 +322,10 @@ class Encoder(abc.ABC):
         Args:
             texts: the inputs, as in `encode`.
             spec: see `AttentionSpec.of`.
-            prompt_name, prompt, truncate, special_tokens, priority: as in `encode`.
+            prompt_name, prompt, truncate, special_tokens, empty_texts, priority: as in `encode`.
             head_mask: as in `encode`.
         """
-        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
+        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         return self._attention(texts, spec, head_mask, reading)
 
     def attention_pieces(
@@ -325,6 +337,7 @@ class Encoder(abc.ABC):
         prompt: str | None = None,
         truncate: Truncate | None = None,
         special_tokens: SpecialTokens | None = None,
+        empty_texts: EmptyTexts | None = None,
         priority: Priority | None = None,
     ) -> Iterator[AttentionPiece]:
         """Yield the attention of one text in order, in pieces.
@@ -336,7 +349,7 @@ class Encoder(abc.ABC):
         uint8 or top_k. The arguments are checked, and a client's timeout begins, now. A client's
         request is sent with the first piece.
         """
-        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
+        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         return self._attention_pieces(text, spec, reading)
 
     def attention_bytes(
@@ -348,13 +361,14 @@ class Encoder(abc.ABC):
         prompt: str | None = None,
         truncate: Truncate | None = None,
         special_tokens: SpecialTokens | None = None,
+        empty_texts: EmptyTexts | None = None,
         priority: Priority | None = None,
     ) -> int:
         """Return the bytes of data of `attention` for one text. Computes nothing.
 
         Arguments as `attention`, without a head mask.
         """
-        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
+        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         return self._attention_bytes(text, spec, reading)
 
     def compare(

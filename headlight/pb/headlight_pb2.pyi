@@ -7,6 +7,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class EmptyTexts(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EMPTY_TEXTS_UNSPECIFIED: _ClassVar[EmptyTexts]
+    EMPTY_TEXTS_REFUSE: _ClassVar[EmptyTexts]
+    EMPTY_TEXTS_ENCODE: _ClassVar[EmptyTexts]
+
 class SpecialTokens(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SPECIAL_TOKENS_UNSPECIFIED: _ClassVar[SpecialTokens]
@@ -81,6 +87,9 @@ class EvidenceMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EVIDENCE_METHOD_LATE_INTERACTION: _ClassVar[EvidenceMethod]
     EVIDENCE_METHOD_OCCLUSION: _ClassVar[EvidenceMethod]
     EVIDENCE_METHOD_ATTENTION: _ClassVar[EvidenceMethod]
+EMPTY_TEXTS_UNSPECIFIED: EmptyTexts
+EMPTY_TEXTS_REFUSE: EmptyTexts
+EMPTY_TEXTS_ENCODE: EmptyTexts
 SPECIAL_TOKENS_UNSPECIFIED: SpecialTokens
 SPECIAL_TOKENS_PARSE: SpecialTokens
 SPECIAL_TOKENS_TEXT: SpecialTokens
@@ -131,7 +140,7 @@ EVIDENCE_METHOD_OCCLUSION: EvidenceMethod
 EVIDENCE_METHOD_ATTENTION: EvidenceMethod
 
 class EncodeRequest(_message.Message):
-    __slots__ = ("model", "inputs", "outputs", "truncation", "dry_run", "prompt_name", "prompt_text", "priority", "special_tokens")
+    __slots__ = ("model", "inputs", "outputs", "truncation", "dry_run", "prompt_name", "prompt_text", "priority", "special_tokens", "empty_texts")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
@@ -141,6 +150,7 @@ class EncodeRequest(_message.Message):
     PROMPT_TEXT_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    EMPTY_TEXTS_FIELD_NUMBER: _ClassVar[int]
     model: str
     inputs: _containers.RepeatedCompositeFieldContainer[Input]
     outputs: Outputs
@@ -150,7 +160,8 @@ class EncodeRequest(_message.Message):
     prompt_text: str
     priority: Priority
     special_tokens: SpecialTokens
-    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., outputs: _Optional[_Union[Outputs, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., dry_run: bool = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ..., priority: _Optional[_Union[Priority, str]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ...) -> None: ...
+    empty_texts: EmptyTexts
+    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., outputs: _Optional[_Union[Outputs, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., dry_run: bool = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ..., priority: _Optional[_Union[Priority, str]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., empty_texts: _Optional[_Union[EmptyTexts, str]] = ...) -> None: ...
 
 class Input(_message.Message):
     __slots__ = ("text", "pair", "ids", "head_mask")

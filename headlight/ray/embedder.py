@@ -15,7 +15,14 @@ from headlight.interface.arguments import Input, Reading, check_reading
 from headlight.ray.actor_encoder import RuntimeEncoder, ServiceEncoder
 from headlight.ray.requested_outputs import Encoded, Outputs, spans_spec, tokens_spec
 from headlight.span_vectors import SpansSpec, Windows
-from headlight.spec import AttentionSpec, SpecialTokens, TokensSpec, Truncate, VectorType
+from headlight.spec import (
+    AttentionSpec,
+    EmptyTexts,
+    SpecialTokens,
+    TokensSpec,
+    Truncate,
+    VectorType,
+)
 
 ERROR = "error"
 
@@ -41,7 +48,8 @@ class Embedder:
             `span_embeddings`, a list of vectors, and `span_characters`, the [start, end) of each.
         attention: return `attention`, a list of numbers in C order, and `attention_shape`; with
             `top_k` also `attention_indices`, with uint8 `attention_scales`.
-        prompt, prompt_name, truncate, special_tokens: as in `Encoder.encode`.
+        prompt, prompt_name, truncate, special_tokens, empty_texts: as in `Encoder.encode`; no
+            service's policy holds: None refuses an empty text.
         prefix: goes before the names of the new columns.
         sha256: digest of the manifest that the model must have, the same for all actors; None: any.
         provider, precision, streams, threads: of `headlight.runtime.Runtime`, for `bundle`. `None`
@@ -85,6 +93,7 @@ class Embedder:
         prompt_name: str | None = None,
         truncate: Truncate | None = None,
         special_tokens: SpecialTokens | None = None,
+        empty_texts: EmptyTexts | None = None,
         prefix: str = "",
         sha256: str | None = None,
         provider: str = "auto",
@@ -100,6 +109,7 @@ class Embedder:
             "prompt_name": prompt_name,
             "truncate": truncate,
             "special_tokens": special_tokens,
+            "empty_texts": empty_texts,
             "priority": "bulk",
         }
         check_reading(reading)
@@ -145,7 +155,9 @@ class Embedder:
             raise InvalidInput(
                 "batch", f"has a column {taken[0]} already; drop it, or give another prefix"
             )
-        texts, problems = read_texts(text_column(table, self._text_column))
+        texts, problems = read_texts(
+            text_column(table, self._text_column), self._outputs.reading.get("empty_texts")
+        )
         found = self._encode(texts, problems)
         places = [place for place in range(len(texts)) if place not in problems]
         columns = self._outputs.columns(

@@ -64,6 +64,7 @@ from headlight.runtime.vectors.vector_forms import as_types
 from headlight.span_vectors import SpansSpec, SpanVectors
 from headlight.spec import (
     AttentionSpec,
+    EmptyTexts,
     HiddenSpec,
     IndicesLike,
     PooledSpec,
@@ -103,6 +104,7 @@ class LocalEncoder(Encoder):
         head_mask: ArrayLike | None,
         truncation: Truncation,
         special_tokens: SpecialTokens,
+        empty_texts: EmptyTexts,
         limit: bool = True,
         default_prompts: Sequence[str] = (),
     ) -> list[Prepared]:
@@ -164,6 +166,7 @@ class LocalEncoder(Encoder):
             prompt=reading.get("prompt"),
             head_mask=head_mask,
             truncation=TRUNCATIONS[cast("Reading", reading).get("truncate") or "refuse"],
+            empty_texts=cast("Reading", reading).get("empty_texts") or "refuse",
             special_tokens=reading.get("special_tokens") or "parse",
             limit=limit,
             default_prompts=default_prompts,

@@ -59,8 +59,10 @@ from headlight.runtime.vectors.vector_forms import (
 )
 from headlight.span_vectors import SpansSpec
 from headlight.spec import (
+    EMPTY_TEXTS,
     SPECIAL_TOKENS,
     AttentionSpec,
+    EmptyTexts,
     HiddenSpec,
     PooledSpec,
     SpecialTokens,
@@ -314,6 +316,7 @@ class Runtime(LocalEncoder):
         head_mask: ArrayLike | None = None,
         truncation: Truncation = "refuse",
         special_tokens: SpecialTokens = "parse",
+        empty_texts: EmptyTexts = "refuse",
     ) -> list[ItemResult]:
         """Return any outputs of each input as the engine's arrays, in one run.
 
@@ -326,7 +329,7 @@ class Runtime(LocalEncoder):
             head_mask: [L, H] from 0 to 1, a factor for each head's contribution: 0 removes the
                 head. None: ones.
             truncation: the treatment of a text of more than max_length tokens.
-            special_tokens: see `Tokenizer.encode`.
+            special_tokens, empty_texts: see `Tokenizer.encode`.
 
         Returns:
             One result per input, in their order.
@@ -345,6 +348,7 @@ class Runtime(LocalEncoder):
             head_mask=head_mask,
             truncation=truncation,
             special_tokens=special_tokens,
+            empty_texts=empty_texts,
         )
         ordered = self.engine.run_in_batches([each.item for each in prepared])
         if not isinstance(pooled, PooledSpec):
@@ -367,13 +371,15 @@ class Runtime(LocalEncoder):
         head_mask: ArrayLike | None = None,
         truncation: Truncation = "refuse",
         special_tokens: SpecialTokens = "parse",
+        empty_texts: EmptyTexts = "refuse",
         limit: bool = True,
         default_prompts: Sequence[str] = (),
     ) -> list[Prepared]:
         """Tokenise inputs, without running the model.
 
         Args:
-            inputs, prompt_name, prompt, head_mask, truncation, special_tokens: see `encode_items`.
+            inputs, prompt_name, prompt, head_mask, truncation, special_tokens, empty_texts: see
+                `encode_items`.
             selection: the requested outputs.
             with_info: also return the tokens.
             limit: False to accept texts of any length.
@@ -383,6 +389,7 @@ class Runtime(LocalEncoder):
             InvalidInput: as `encode_items`.
         """
         check_name("special_tokens", special_tokens, SPECIAL_TOKENS)
+        check_name("empty_texts", empty_texts, EMPTY_TEXTS)
         before = self.prompts.choose(prompt_name, prompt, default_prompts)
         self._check_attends("head_mask", head_mask)
         shape = self.bundle.manifest.architecture
@@ -394,6 +401,7 @@ class Runtime(LocalEncoder):
             "limit": limit,
             "with_info": with_info or selection.needs_tokens,
             "special_tokens": special_tokens,
+            "empty_texts": empty_texts,
         }
         tokenized = [self._tokenize(at, each, before, options) for at, each in enumerate(inputs)]
         return [Prepared(each, self.item(each, selection, mask)) for each in tokenized]

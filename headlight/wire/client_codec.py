@@ -26,7 +26,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef, TokenList
 from headlight.spec import Truncate
 from headlight.wire.printable import escaped, shortened
-from headlight.wire.vector_codec import PRIORITIES, SPECIAL_TOKENS, VECTOR_NAMES
+from headlight.wire.vector_codec import EMPTY_TEXTS, PRIORITIES, SPECIAL_TOKENS, VECTOR_NAMES
 
 DTYPES: dict[int, np.dtype[Any]] = {
     pb.DATA_TYPE_FLOAT32: np.dtype("<f4"),
@@ -116,6 +116,8 @@ def set_common(
     if not isinstance(request, pb.TokenizeRequest):
         if (truncate := asked.get("truncate")) is not None:
             request.truncation = TRUNCATIONS[truncate]
+        if isinstance(request, pb.EncodeRequest) and (empty := asked.get("empty_texts")):
+            request.empty_texts = EMPTY_TEXTS[empty]
         if (priority := asked.get("priority")) is not None:
             request.priority = PRIORITIES[priority]
     if (special_tokens := asked.get("special_tokens")) is not None:

@@ -10,6 +10,7 @@ from headlight.interface.checked_specs import checked_mean, checked_pooled, chec
 from headlight.pb import headlight_pb2 as pb
 from headlight.span_vectors import SpansSpec, Windows
 from headlight.spec import (
+    EmptyTexts,
     PooledSpec,
     Priority,
     RowType,
@@ -32,6 +33,10 @@ ROW_TYPES: Mapping[RowType, pb.DataType] = {
     "float16": pb.DATA_TYPE_FLOAT16,
 }
 VECTOR_NAMES: dict[int, VectorType] = {number: name for name, number in VECTOR_TYPES.items()}
+EMPTY_TEXTS: Mapping[EmptyTexts, pb.EmptyTexts] = {
+    "refuse": pb.EMPTY_TEXTS_REFUSE,
+    "encode": pb.EMPTY_TEXTS_ENCODE,
+}
 SPECIAL_TOKENS: Mapping[SpecialTokens, pb.SpecialTokens] = {
     "parse": pb.SPECIAL_TOKENS_PARSE,
     "text": pb.SPECIAL_TOKENS_TEXT,

@@ -181,12 +181,15 @@ class FakeTokenizer:
         limit: bool = True,
         with_info: bool = False,
         special_tokens: str = "parse",
+        empty_texts: str = "refuse",
     ) -> Tokenized:
         text, prompted = prompt + text, len(prompt.split())
         self.texts.append(text)
         if second == "":
             raise InvalidInput("second", "is empty; send at least one character")
         words = f"{text} {second or ''}".split()
+        if not words and empty_texts == "encode":
+            words = ["[CLS]"]
         if not words:
             raise InvalidInput("", "is empty; send at least one character")
         length = len(words)

@@ -37,9 +37,14 @@ def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
     """
     said = config.get("architectures")
     names = [printable(str(name)) for name in said] if isinstance(said, list) else []
-    generating, classifying, answering = (
+    generating, masked, classifying, answering = (
         next((name for name in names if word in name), None)
-        for word in ("ForCausalLM", "ForSequenceClassification", "ForQuestionAnswering")
+        for word in (
+            "ForCausalLM",
+            "ForMaskedLM",
+            "ForSequenceClassification",
+            "ForQuestionAnswering",
+        )
     )
     if built.causal:
         what = (
@@ -50,6 +55,11 @@ def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
         raise Refused(
             f"{what} and the folder does not name a pooling; if the model was trained to embed, "
             "export with --pooling last"
+        )
+    if masked:
+        raise Refused(
+            f"{masked} fills masks, or gives sparse vectors (SPLADE), and the folder names no "
+            "pooling; if averaged vectors of its tokens are wanted, export with --pooling mean"
         )
     if classifying or answering:
         gives = (

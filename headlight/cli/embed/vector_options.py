@@ -83,4 +83,5 @@ def vector_settings(arguments: argparse.Namespace, nothing: Embeddings) -> dict[
         "--truncate": arguments.truncate,
         "--prompt": [arguments.prompt_name, arguments.prompt],
         "--special-tokens": arguments.special_tokens,
+        "--empty-texts": arguments.empty_texts,
     }

@@ -78,6 +78,7 @@ def run_on(
         ),
         nothing,
         text=arguments.text_column,
+        empty_texts=arguments.empty_texts,
         copied=copied_columns(arguments),
         identity=arguments.id_column,
         metadata=metadata_of(arguments, model, nothing),

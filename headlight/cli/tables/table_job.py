@@ -22,6 +22,7 @@ from headlight.cli.tables.part_folder import PartFolder, Piece
 from headlight.cli.tables.table_source import TableSource
 from headlight.interface.arguments import Input
 from headlight.results import Embeddings, ModelRef
+from headlight.spec import EmptyTexts
 
 # While one part waits for its last blocks, the next one keeps the encoder busy. It also reads and
 # tokenises beside the computing.
@@ -116,6 +117,7 @@ class TableJob:
         nothing: Embeddings,
         *,
         text: str,
+        empty_texts: EmptyTexts | None,
         copied: Sequence[str],
         identity: str | None,
         metadata: Mapping[str, str],
@@ -124,6 +126,7 @@ class TableJob:
         self._source, self._folder, self._encode = source, folder, encode
         self._nothing, self._text, self._copied = nothing, text, copied
         self._identity, self._metadata, self._saves = identity, dict(metadata), pieces
+        self._empty_texts = empty_texts
 
     def run(self, size: int, progress: Progress, stop: Callable[[], None]) -> None:
         """Encode and write the missing parts.
@@ -156,7 +159,7 @@ class TableJob:
 
     def _part(self, number: int, first: int, table: pa.Table, progress: Progress) -> None:
         """Encode and write one part, whose first row has the given number."""
-        texts, problems = read_texts(table.column(self._text))
+        texts, problems = read_texts(table.column(self._text), self._empty_texts)
 
         def make(rows: range, found: Sequence[Embeddings]) -> Piece:
             good = [at for at in rows if at not in problems]

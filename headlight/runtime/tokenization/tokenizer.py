@@ -23,7 +23,7 @@ from headlight.runtime.tokenization.token_kinds import (
 )
 from headlight.runtime.tokenization.tokenizer_probe import is_panic, limit_of
 from headlight.runtime.values import Tokenized
-from headlight.spec import SpecialTokens
+from headlight.spec import EmptyTexts, SpecialTokens
 
 # A text of this length takes some 50 µs; releasing and reacquiring the GIL takes longer.
 SHORT_CHARACTERS = 512
@@ -92,13 +92,13 @@ class Tokenizer:
         limit: bool = True,
         with_info: bool = False,
         special_tokens: SpecialTokens = "parse",
+        empty_texts: EmptyTexts = "refuse",
     ) -> Tokenized:
         """Tokenise one text or a pair of texts, special tokens included.
 
         Args:
-            text: at least one character.
-            second: the other text of a pair, at least one character. Truncation cuts the longer
-                one.
+            text: the text, or the first of a pair.
+            second: the other text of a pair. Truncation cuts the longer one.
             prompt: goes before a single text. Truncation keeps it, and offsets count the text
                 without it.
             truncation: the treatment of more than max_length tokens.
@@ -106,9 +106,11 @@ class Tokenizer:
             with_info: also return pieces and offsets.
             special_tokens: "parse" makes special tokens of those spelled out in the text or the
                 prompt; "text" reads plain text.
+            empty_texts: "refuse" refuses an empty text; "encode" reads its prompt and special
+                tokens.
 
         Raises:
-            InvalidInput: a text is empty, has no token of its own, or is too long; `field` is
+            InvalidInput: a text is empty, has no token, or is too long; `field` is
                 empty, or "first" or "second" for a pair; the caller completes it.
         """
         value = text if second is None else (text, second)
@@ -120,6 +122,7 @@ class Tokenizer:
                 limit=limit,
                 with_info=with_info,
                 special_tokens=special_tokens,
+                empty_texts=empty_texts,
             )
         )
 
@@ -132,13 +135,14 @@ class Tokenizer:
         limit: bool = True,
         with_info: bool = False,
         special_tokens: SpecialTokens = "parse",
+        empty_texts: EmptyTexts = "refuse",
     ) -> Iterator[Tokenized]:
         """Tokenise many inputs in one call of the library, while other threads can run.
 
         Args:
             values: texts, and pairs of texts.
-            prompt, truncation, limit, with_info, special_tokens: see `encode`; pairs have no
-                prompt.
+            prompt, truncation, limit, with_info, special_tokens, empty_texts: see `encode`; pairs
+                have no prompt.
 
         Yields:
             One result for each, in their order.
@@ -156,7 +160,7 @@ class Tokenizer:
         ):
             parts = {"": value} if isinstance(value, str) else dict(zip(PARTS, value, strict=True))
             for field, part in parts.items():
-                if not part:
+                if not part and empty_texts == "refuse":
                     raise InvalidInput(field, EMPTY)
             special = self._spelled.marks(encoding, whole, special_tokens) if with_info else None
             before = prompt if isinstance(value, str) else ""

@@ -249,6 +249,7 @@ def assemble(
         config.special_tokens,
         TRUNCATIONS[config.truncation],
         config.served_model_name,
+        config.empty_texts,
     )
 
 

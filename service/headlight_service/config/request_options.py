@@ -6,7 +6,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from headlight.spec import SPECIAL_TOKENS, TRUNCATE, SpecialTokens, Truncate
+from headlight.spec import (
+    EMPTY_TEXTS,
+    SPECIAL_TOKENS,
+    TRUNCATE,
+    EmptyTexts,
+    SpecialTokens,
+    Truncate,
+)
 from headlight_service.config.option_types import (
     BYTES,
     COUNT,
@@ -29,6 +36,16 @@ class TextOptions:
             "refuse it, or cut off its end or its start; answers report what was cut"
         ),
         *TRUNCATE,
+    )
+    # Refused by default, as by OpenAI's API and text-embeddings-inference: it is mostly a slip of
+    # the caller, and its vector is close to those of many short texts.
+    empty_texts: EmptyTexts = choice_option(
+        "refuse",
+        (
+            "what happens to an empty text, unless the request says it: refuse: the request fails "
+            "and names it; encode: its prompt and special tokens, as sentence-transformers does"
+        ),
+        *EMPTY_TEXTS,
     )
     special_tokens: SpecialTokens = choice_option(
         "parse",

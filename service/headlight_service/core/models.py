@@ -12,7 +12,7 @@ from headlight.results import ModelRef
 from headlight.runtime import Runtime
 from headlight.runtime.encode_items import Selection
 from headlight.runtime.tokenization.input_checks import Truncation
-from headlight.spec import SpecialTokens
+from headlight.spec import EmptyTexts, SpecialTokens
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.estimates import Density
 from headlight_service.core.admission.shed_error import reason_of
@@ -49,6 +49,7 @@ class ServedModel:
         max_characters: most characters of one text.
         special_tokens: reading of special tokens unless a request sets it.
         truncation: treatment of a text that is too long unless a request sets it.
+        empty_texts: treatment of an empty text unless a request sets it.
         default_prompt: prompt before texts unless a request names another.
         max_length: most tokens of one input.
         density: tokens per character of its texts.
@@ -65,6 +66,7 @@ class ServedModel:
         special_tokens: SpecialTokens = "parse",
         truncation: Truncation = "refuse",
         served_names: Sequence[str] = (),
+        empty_texts: EmptyTexts = "refuse",
     ) -> None:
         manifest = runtime.bundle.manifest
         texts = runtime.tokenizer is not None
@@ -76,6 +78,7 @@ class ServedModel:
         self.max_characters = max_characters
         self.special_tokens: SpecialTokens = special_tokens
         self.truncation: Truncation = truncation
+        self.empty_texts: EmptyTexts = empty_texts
         self.ref = ref_of(runtime)
         self.names = names_of(runtime, served_names)
         self.accepts = tuple(kind for kind in manifest.accepts if kind == "ids" or texts)

@@ -14,7 +14,7 @@ from headlight.runtime.spans.span_items import SpanItems, place_all
 from headlight.runtime.spans.span_sums import SUM_BYTES
 from headlight.runtime.tokenization.input_checks import Truncation, too_many_tokens
 from headlight.runtime.values import Floats, Tokenized
-from headlight.spec import SpecialTokens
+from headlight.spec import EmptyTexts, SpecialTokens
 from headlight_service.core.requests.request import Input, Pair, Request, TokenIds
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class TokenizationJob(NamedTuple):
     limit: bool
     prompt: str
     special_tokens: SpecialTokens
+    empty_texts: EmptyTexts
     first_prompt: str | None = None
     sliced: bool = False
 
@@ -117,6 +118,7 @@ def _made(
         limit,
         prompt.text,
         request.special_tokens or model.special_tokens,
+        request.empty_texts or model.empty_texts,
     )
 
 
@@ -291,4 +293,5 @@ def _read(
         limit=job.limit,
         with_info=job.with_info,
         special_tokens=job.special_tokens,
+        empty_texts=job.empty_texts,
     )

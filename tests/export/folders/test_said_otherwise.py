@@ -95,6 +95,16 @@ def test_a_classifier_is_refused_unless_pooling_is_specified(folder: Path) -> No
     assert read_origin(folder, pooling="cls", ids_only=True).encoder.config.pooling == "cls"
 
 
+def test_a_masked_language_model_or_splade_is_refused_unless_pooling_is_specified(
+    folder: Path,
+) -> None:
+    configure(architectures=["BertForMaskedLM"])(folder)
+    message = refusal(folder)
+    assert message.startswith("BertForMaskedLM fills masks, or gives sparse vectors (SPLADE)")
+    assert message.endswith("export with --pooling mean")
+    assert read_origin(folder, pooling="mean", ids_only=True).encoder.config.pooling == "mean"
+
+
 def test_a_question_answering_model_is_refused_unless_pooling_is_specified(folder: Path) -> None:
     retouch(
         lambda found: found.update(

@@ -60,6 +60,7 @@ TEXTS = {
     "log_format": ("text", "text"),
     "truncation": ("start", "start"),
     "special_tokens": ("text", "text"),
+    "empty_texts": ("encode", "encode"),
     "check": ("true", True),
     "health": ("0.0.0.0:50052", Address("0.0.0.0", 50052)),
     **{

@@ -55,7 +55,16 @@ def job(
 ) -> TokenizationJob:
     sizes = sizes_of(inputs, prompt)
     made = TokenizationJob(
-        list(inputs), sizes, sum(sizes), False, max_tokens, "refuse", True, prompt, "parse"
+        list(inputs),
+        sizes,
+        sum(sizes),
+        False,
+        max_tokens,
+        "refuse",
+        True,
+        prompt,
+        "parse",
+        "refuse",
     )
     return made._replace(**changes)
 

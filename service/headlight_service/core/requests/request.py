@@ -13,6 +13,7 @@ from headlight.runtime.values import Floats
 from headlight.span_vectors import SpansSpec
 from headlight.spec import (
     AttentionSpec,
+    EmptyTexts,
     HiddenSpec,
     PooledSpec,
     Priority,
@@ -80,6 +81,7 @@ class Request:
         truncation: treatment of a text that is too long; None: as the service is configured.
         special_tokens: reading of special tokens spelled out in a text; None: as the service is
             configured.
+        empty_texts: treatment of an empty text; None: as the service is configured.
         head_masks: mask of each input, float32 [L, H]; None: no input has one.
         dry_run: whether to only check and tokenise, and not to compute.
         waits: whether the request waits for queue tokens and answer bytes, until its deadline,
@@ -100,6 +102,7 @@ class Request:
     head_masks: list[Floats | None] | None = None
     dry_run: bool = False
     waits: bool = False
+    empty_texts: EmptyTexts | None = None
 
     @property
     def held_bytes(self) -> int:

@@ -26,6 +26,7 @@ from headlight.wire.attention_codec import (
     token_choice,
 )
 from headlight.wire.vector_codec import (
+    EMPTY_TEXTS,
     VECTOR_TYPES,
     PromptChoice,
     pooled_spec,
@@ -112,6 +113,9 @@ def decode_encode(
         special_tokens_of(special, model.special_tokens) if special else None,
         head_masks(message.inputs, model),
         message.dry_run,
+        empty_texts=known("empty_texts", EMPTY_TEXTS, message.empty_texts)
+        if message.empty_texts
+        else None,
     )
 
 

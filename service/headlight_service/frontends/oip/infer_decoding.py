@@ -32,7 +32,7 @@ OWN_FIELDS = (
         r"parameters.attention_\1",
     ),
     (re.compile(r"outputs\..*"), "outputs"),
-    (re.compile(r"(prompt_name|truncation|special_tokens)"), r"parameters.\1"),
+    (re.compile(r"(prompt_name|truncation|special_tokens|empty_texts)"), r"parameters.\1"),
 )
 
 
@@ -75,6 +75,7 @@ def decode_infer(message: oip.ModelInferRequest, models: Models, call: Call) -> 
         options.prompt_text,
         options.truncation,
         options.special_tokens,
+        empty_texts=options.empty_texts,
     )
     attention, most = outputs.spec.attention, model.limits.max_stream_output_bytes
     if attention is not None and attention.max_bytes is not None:

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple, cast
 from headlight.errors import InvalidInput
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.spec import (
+    EMPTY_TEXTS,
     PRIORITIES,
     SPECIAL_TOKENS,
     TRUNCATE,
+    EmptyTexts,
     Priority,
     SpecialTokens,
 )
@@ -30,6 +32,7 @@ EVERYWHERE: dict[str, type] = {
     "prompt": str,
     "truncate": str,
     "special_tokens": str,
+    "empty_texts": str,
 }
 OPTIONS: dict[Kind, dict[str, type]] = {
     "embedding": {"normalize": bool, "dimensions": int, "dtype": str},
@@ -63,6 +66,7 @@ class Options(NamedTuple):
     prompt_text: str | None
     truncation: Truncation | None
     special_tokens: SpecialTokens | None
+    empty_texts: EmptyTexts | None
 
 
 def decode_options(parameters: Mapping[str, oip.InferParameter], kind: Kind) -> Options:
@@ -91,6 +95,7 @@ def decode_options(parameters: Mapping[str, oip.InferParameter], kind: Kind) -> 
         raise InvalidInput("parameters.prompt", "comes with prompt_name; send one of them")
     truncate = one_of("truncate", values.get("truncate"), TRUNCATE)
     special = one_of("special_tokens", values.get("special_tokens"), SPECIAL_TOKENS)
+    empty = one_of("empty_texts", values.get("empty_texts"), EMPTY_TEXTS)
     return Options(
         tuple(sorted((name, value) for name, value in values.items() if name in FORM)),
         _deadline(reserved.get("timeout", 0)),
@@ -99,6 +104,7 @@ def decode_options(parameters: Mapping[str, oip.InferParameter], kind: Kind) -> 
         values.get("prompt"),
         None if truncate is None else TRUNCATIONS[truncate],
         cast(SpecialTokens | None, special),
+        cast(EmptyTexts | None, empty),
     )
 
 

@@ -67,7 +67,7 @@ def tokenize_request(
 ) -> Request:
     """Return the request for tokens of prompt and text, read as one text.
 
-    So offsets count both, as the contract has them; an empty text stays empty, to be refused.
+    So offsets count both, as the contract has them. An empty text that is refused stays empty.
 
     Raises:
         InvalidInput: the model has no prompt of that name.
@@ -76,7 +76,7 @@ def tokenize_request(
     if prompt_name is not None:
         prompt = model.runtime.prompts.choose(prompt_name, None)
     return Request(
-        [prompt.text + text if text else text for text in texts],
+        [prompt.text + text if text or model.empty_texts == "encode" else text for text in texts],
         size_bytes=size_bytes,
         client=client,
         prompt_text="",

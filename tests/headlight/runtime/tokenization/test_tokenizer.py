@@ -49,6 +49,14 @@ def test_a_text_beyond_the_limit_is_refused_with_both_numbers(tokenizer: Tokeniz
         tokenizer.encode("abcdefghij")
 
 
+def test_an_empty_text_is_its_special_tokens_if_encoded(tokenizer: Tokenizer) -> None:
+    encoded = tokenizer.encode("", with_info=True, empty_texts="encode")
+    assert encoded.info is not None
+    assert encoded.info.pieces == ("[CLS]", "[SEP]")
+    with pytest.raises(InvalidInput, match="is empty; send at least one character"):
+        tokenizer.encode("")
+
+
 @pytest.mark.parametrize(("truncation", "kept"), [("cut_end", "abcdef"), ("cut_start", "efghij")])
 def test_truncation_keeps_special_tokens_and_reports_the_original_length(
     tokenizer: Tokenizer, truncation: str, kept: str

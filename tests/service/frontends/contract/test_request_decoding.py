@@ -16,7 +16,7 @@ from headlight.runtime import Runtime
 from headlight.runtime.attention.resolved_spec import resolve_indices
 from headlight.runtime.encode_items import Selection
 from headlight.runtime.tokenization.input_checks import Truncation
-from headlight.spec import SpecialTokens
+from headlight.spec import EmptyTexts, SpecialTokens
 from headlight_service.core.models import LEAST_TOKEN_INFO_BYTES, ServedModel
 from headlight_service.core.requests.request import Pair, TokenIds
 from headlight_service.core.tokenization import TokenizationJob, encoding_job, tokenizing_job
@@ -37,6 +37,7 @@ def served(
     max_characters: int = 9,
     special_tokens: SpecialTokens = "parse",
     truncation: Truncation = "refuse",
+    empty_texts: EmptyTexts = "refuse",
 ) -> ServedModel:
     """Return a model that takes requests and runs none.
 
@@ -61,6 +62,7 @@ def served(
         max_characters,
         special_tokens=special_tokens,
         truncation=truncation,
+        empty_texts=empty_texts,
     )
 
 
@@ -136,6 +138,20 @@ def test_truncation_is_as_the_request_says_else_as_the_service_does() -> None:
         )
         assert encode.truncation == expected
         assert (occlude.truncation or model.truncation) == expected
+
+
+def test_the_empty_texts_option_of_a_request_overrides_the_service() -> None:
+    for number, of_service, expected in (
+        (pb.EMPTY_TEXTS_UNSPECIFIED, "refuse", "refuse"),
+        (pb.EMPTY_TEXTS_UNSPECIFIED, "encode", "encode"),
+        (pb.EMPTY_TEXTS_REFUSE, "encode", "refuse"),
+        (pb.EMPTY_TEXTS_ENCODE, "refuse", "encode"),
+    ):
+        model = served(empty_texts=of_service)  # type: ignore[arg-type]
+        encode, _ = encode_job(pb.EncodeRequest(inputs=[TEXT], empty_texts=number), model)
+        assert encode.empty_texts == expected
+    with pytest.raises(InvalidInput, match=r"^empty_texts: 9 is not known to this server"):
+        encode_job(pb.EncodeRequest(inputs=[TEXT], empty_texts=9), MODEL)  # type: ignore[arg-type]
 
 
 def test_the_special_tokens_option_of_a_request_overrides_the_service() -> None:

@@ -166,7 +166,7 @@ def _similarity_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Serve
             raise InvalidInput("inputs.sentences", "must be a list of texts")
         model.check_items("inputs.sentences", len(sentences))
         texts: list[Input] = [source, *sentences]
-        if not (sentences and all(texts)):
+        if not sentences:
             raise InvalidInput("inputs", EMPTY)
         parameters = optional(body, "parameters", dict, "an object") or {}
         outputs = pooled_output(normalize=True, dimensions=None)
@@ -274,7 +274,7 @@ def _inputs(value: Any, model: ServedModel) -> list[Input]:
 
 
 def _input(field: str, value: Any) -> Input:
-    if value in ("", []):
+    if value == []:
         raise InvalidInput(field, EMPTY)
     if isinstance(value, str):
         return value

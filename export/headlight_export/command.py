@@ -25,8 +25,9 @@ from headlight_export.parity.transformers_comparison import Compared
 from headlight_export.precision.conversion import PRECISIONS
 from headlight_export.precision.layer_search import table as search_table
 from headlight_export.precision.quality import table as quality_table
-from headlight_export.progress import Lines
+from headlight_export.progress import DOWNLOAD, RANGES, READING, STEPS, VARIANTS, Lines
 from headlight_export.writer.bundle_writer import Exported, ParityError, export_origin
+from headlight_export.writer.disk_space import NoSpace, check_space
 
 EXAMPLES = (
     "headlight export sentence-transformers/all-MiniLM-L6-v2 --out minilm",
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _alone(options) as needed:
             return _run(options) if needed else 0
-    except HubUnavailable as error:
+    except (HubUnavailable, NoSpace) as error:
         print(f"export: {error}", file=sys.stderr)
         return 1
     except (OSError, ValueError, HeadlightError) as error:
@@ -244,11 +245,23 @@ def _add_precisions(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _steps(options: argparse.Namespace) -> tuple[str, ...]:
+    """Return the steps of an export with these options."""
+    on_hub = not Path(options.model).exists() and is_hub_id(options.model)
+    return (
+        *((DOWNLOAD,) if on_hub else ()),
+        *STEPS,
+        *((RANGES,) if options.calibration else ()),
+        *((VARIANTS,) if options.precision or options.provider else ()),
+    )
+
+
 def _export(options: argparse.Namespace) -> Exported:
-    progress = Lines()
+    progress = Lines(_steps(options))
     try:
         origin = _origin(options, progress)
         progress.tell(origin.about)
+        check_space(options.out, origin, len({*options.precision}))
         return export_origin(
             origin,
             options.out,
@@ -273,12 +286,13 @@ def _origin(options: argparse.Namespace, progress: Lines) -> Origin:
     model, folder, commit = options.model, Path(options.model), ""
     if on_hub := not folder.exists() and is_hub_id(model):
         revision = options.revision or DEFAULT_REVISION
+        progress(DOWNLOAD)
         progress.tell(f"downloading {model}, revision {revision}")
         folder = download(model, revision)
         commit = folder.name
     elif options.revision is not None:
         raise Refused(f"--revision is for a Hub id; {model} is a folder")
-    progress("reading the folder")
+    progress(READING)
     try:
         origin = read_origin(
             folder,

@@ -6,11 +6,18 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 Progress = Callable[[str], None]  # called with each step, before it begins
 
-INDENT = " " * 10  # as wide as the seconds
+INDENT = " " * 10  # as wide as the time
+# Steps of every export; what is shown between two of them is a detail of the first.
+READING, TOKENIZER = "reading the folder", "measuring the tokenizer on hard texts"
+FLOAT64, PEER = "computing with PyTorch", "comparing tokens and vectors with transformers"
+TRACING, COMPARING = "tracing the graph", "comparing the bundle with PyTorch"
+STEPS = (READING, TOKENIZER, FLOAT64, PEER, TRACING, COMPARING)
+# Steps of some.
+DOWNLOAD, RANGES, VARIANTS = "downloading", "calibrating int8 vectors", "measuring the precisions"
 
 
 def silent(_step: str) -> None:
@@ -22,16 +29,24 @@ def _columns() -> int:
 
 
 class Lines:
-    """Steps with elapsed seconds: one line that changes on a terminal, else a line for each."""
+    """Numbered steps with the time of day: one line that changes on a terminal, else several."""
 
-    def __init__(self) -> None:
-        self._begin = time.monotonic()
+    def __init__(self, steps: Sequence[str] = STEPS) -> None:
+        """Start before the first of some steps."""
+        self._steps = steps
         self._redraws = sys.stdout.isatty()
         self._open = False
+        self._step = ""
 
     def __call__(self, step: str) -> None:
-        """Show a step."""
-        line = f"{time.monotonic() - self._begin:6.1f} s  {step}"
+        """Show a step, or a detail of the current one."""
+        line = f"{INDENT}{step}"
+        if step in self._steps:
+            number = self._steps.index(step) + 1
+            self._step = f"step {number} of {len(self._steps)}: {step}"
+            line = f"{time.strftime('%H:%M:%S')}  {self._step}"
+        elif self._redraws:
+            line = f"{time.strftime('%H:%M:%S')}  {self._step}: {step}"
         if self._redraws:  # a line that wraps could not be drawn again
             print(f"\r\x1b[2K{line[: _columns() - 1]}", end="", flush=True)
         else:

@@ -76,7 +76,7 @@ def attention_map(
         for at, row in enumerate(blocks)
     )
     headers = (" " * margin + header for header in column_numbers(shown, cell))
-    return "\n".join([*headers, *rows, legend(top, colour), *left_out])
+    return "\n".join([*headers, *rows, *legend(top, colour, max(width, 40)), *left_out])
 
 
 def column_numbers(count: int, cell: int) -> Iterator[str]:
@@ -103,13 +103,18 @@ def bar(number: float, top: float, width: int) -> str:
     return EIGHTHS[-1] * (eighths // 8) + EIGHTHS[eighths % 8].strip()
 
 
-def legend(top: float, colour: bool) -> str:
-    """Return the legend of the blocks."""
+def legend(top: float, colour: bool, width: int) -> list[str]:
+    """Return the legend of the blocks, in lines of at most `width` columns."""
     if colour:
         ramp = "".join(f"\x1b[48;5;{number}m " for number in COLOURS)
-        return f"rows: queries, columns: keys; 0 {ramp}{RESET} {top:.2f}"
-    steps = [f"{shade} ≥{top * at / len(SHADES):.2f}" for at, shade in enumerate(SHADES) if at]
-    return f"rows: queries, columns: keys; {' '.join(steps)}"
+        steps, columns = [f"0 {ramp}{RESET} {top:.2f}"], len(COLOURS) + len("0   0.00")
+    else:
+        steps = [f"{shade} ≥{top * at / len(SHADES):.2f}" for at, shade in enumerate(SHADES) if at]
+        columns = len(" ".join(steps))
+    title = "rows: queries, columns: keys;"
+    together = len(title) + 1 + columns <= width
+    shown = " ".join(steps)
+    return [f"{title} {shown}"] if together else [title, shown]
 
 
 def strongest_links(

@@ -97,7 +97,7 @@ def facts(entry: Entry) -> dict[str, Any]:
             "model": hub.get("model", ""),
             "revision": hub.get("revision", ""),
             "commit": hub.get("commit", ""),
-            "precisions": sorted({graph["precision"] for graph in manifest["graphs"]}),
+            "precisions": exported_precisions(manifest["graphs"]),
             "pooled_max_error": None if proof is None else proof.max_error,
             **known,
         }
@@ -105,6 +105,16 @@ def facts(entry: Entry) -> dict[str, Any]:
         name = entry.folder.name.rpartition("-")[0]
         none = dict.fromkeys(("model", "revision", "commit"), "")
         return {"name": name, **none, "precisions": [], "pooled_max_error": None, **known}
+
+
+def exported_precisions(graphs: list[dict[str, Any]]) -> list[str]:
+    """Return the precisions that graphs were written in.
+
+    A file of fp32 is listed again for a provider that rounds it by itself.
+    """
+    whole = {graph["file"] for graph in graphs if graph["precision"] == "fp32"}
+    others = {graph["precision"] for graph in graphs if graph["file"] not in whole}
+    return sorted(others | ({"fp32"} if whole else set()))
 
 
 def _entries() -> list[Entry]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from headlight.description import ModelDescription, Quality
 from headlight.results import Attention, TokenList
 from headlight.wire.printable import escaped
 
+ESCAPES = re.compile(r"\x1b\[[\d;]*m")  # of colours
 PIECE_CELLS = 24
 LEAST_CELLS = 20  # of a column that continues below itself
 WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
@@ -114,6 +116,30 @@ def aligned(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str
         lines.append(f"{before}{parts[0]}".rstrip())
         lines += [" " * cells(before) + part for part in parts[1:]]
     return lines
+
+
+def wrapped_lines(lines: Iterable[str], width: int | None) -> list[str]:
+    """Return lines broken between words at `width` columns; None: as they are.
+
+    Escape sequences of colours take no columns.
+    """
+    if width is None:
+        return list(lines)
+    broken = list[str]()
+    for line in lines:
+        if cells(ESCAPES.sub("", line)) <= width:
+            broken.append(line)
+            continue
+        first, *words = line.split(" ")
+        current = first
+        for word in words:
+            longer = f"{current} {word}"
+            fits = cells(ESCAPES.sub("", longer)) <= width
+            if not fits:
+                broken.append(current)
+            current = longer if fits else word
+        broken.append(current)
+    return broken
 
 
 def info_text(model: ModelDescription, width: int | None = None) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from headlight.bulk.signals import undisturbed
 from headlight.cli.files import UsageError
 from headlight.cli.output_files import SUFFIXES
+from headlight.cli.service_wait import wait_for_start
 from headlight.client.channel import DEFAULT_TARGET, READY_SECONDS, default_target
 from headlight.client.sync_client import Client
 from headlight.command_parser import CommandParser, examples_text
@@ -238,10 +239,12 @@ def connect(
 
     Raises:
         UsageError: an option cannot be used; for target and timeout, InvalidInput.
+        DeadlineExceeded: a service on this machine takes longer to start than --timeout.
     """
     # A token is not an option: every user of a machine sees all command lines.
     token_file = arguments.token_file or os.environ.get("HEADLIGHT_TOKEN_FILE") or None
     token = None if token_file else os.environ.get("HEADLIGHT_TOKEN") or None
+    wait_for_start(arguments.target, arguments.timeout)
     try:
         return Undisturbed(
             arguments.target,

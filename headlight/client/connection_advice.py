@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 Spelling = Callable[[str], str]  # of an argument of the client, as its caller writes it
 
@@ -30,6 +31,9 @@ ARGUMENTS = ("target", "tls", "tls_ca", "tls_cert", "tls_key", "tls_server_name"
 CLOSED = re.compile(r"last error: .*: Socket closed")
 # A service opens its port once its model is loaded; a proxy may let calls in before.
 STARTING = ("Connection refused", "error: No such file or directory", "is still being loaded")
+# In the order in which gRPC reads them.
+PROXIES, EXEMPTIONS = ("grpc_proxy", "https_proxy", "http_proxy"), ("no_grpc_proxy", "no_proxy")
+LOCAL_SCHEMES = ("unix:", "unix-abstract:", "vsock:")
 OF_IPV6 = re.compile(r"last error: .* ipv6:")
 
 
@@ -59,8 +63,31 @@ def no_answer(message: str, target: str, spelling: Spelling, *, tls: bool, certi
         elif tls:
             wanted = "a certificate, by {tls_cert} and {tls_key}"
         found.append(f"if there is one, it closed the connection at once: it may want {wanted}")
+    if (proxy := proxy_variable(target)) is not None:
+        found.insert(0, f"the call went through the proxy of {proxy}: {exempt(target)}")
     remedies = [each.format_map(names) for each in found]
     return "; ".join([f"no answer from {target} ({message})", *remedies])
+
+
+def proxy_variable(target: str, environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the variable whose proxy gRPC takes for a target; None: it connects directly."""
+    name = next((name for name in PROXIES if environ.get(name)), None)
+    host = host_of(target)
+    if name is None or target.startswith(LOCAL_SCHEMES):
+        return None
+    exempted = next((environ[name] for name in EXEMPTIONS if environ.get(name)), "")
+    suffixes = [each.strip() for each in exempted.split(",") if each.strip()]
+    return None if any(host.endswith(each) for each in suffixes) else name
+
+
+def exempt(target: str) -> str:
+    """Return the remedy that lets calls to a target pass the proxy by."""
+    return f"add {host_of(target)} to no_proxy to connect directly"
+
+
+def host_of(target: str) -> str:
+    """Return the host of "host:port" or of a gRPC target, without brackets."""
+    return target.rpartition("/")[2].rpartition(":")[0].strip("[]")
 
 
 def starting(message: str) -> bool:

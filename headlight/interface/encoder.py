@@ -15,6 +15,7 @@ from headlight.description import ModelDescription
 from headlight.errors import InvalidInput
 from headlight.interface.arguments import Input, Prompting, Reading, as_list
 from headlight.interface.comparison_arguments import EvidenceLike, evidence_specs
+from headlight.interface.keywords import suggest_keywords
 from headlight.results import (
     Attention,
     AttentionMaps,
@@ -76,6 +77,7 @@ def _reading(
     )
 
 
+@suggest_keywords
 class Encoder(abc.ABC):
     """A model that encodes texts: code written for one kind of encoder runs on the others.
 

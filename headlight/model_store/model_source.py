@@ -93,8 +93,14 @@ def _digest(folder: Path) -> str:
     total = hashlib.sha256()
     for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
         if path.suffix in READ and path.is_file():
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").digest()
+            try:
+                with path.open("rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").digest()
+            except OSError as error:
+                raise ModelSourceError(
+                    f"{path} cannot be read ({error.strerror}); correct it, "
+                    "or fetch the folder anew"
+                ) from None
             total.update(str(path.relative_to(folder)).encode() + b"\0" + digest)
     return total.hexdigest()
 

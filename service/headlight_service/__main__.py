@@ -27,6 +27,7 @@ from headlight_service.app.lifecycle import (
     end_at_once,
 )
 from headlight_service.app.model_preparation import ExportFailed, prepare
+from headlight_service.app.startup_steps import StartupSteps
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
 from headlight_service.security.access_policy import security_of
@@ -74,9 +75,10 @@ def check(config: Config) -> int:
     # Without a handler, `logging` would print errors on the way, too.
     logging.getLogger().addHandler(logging.NullHandler())
     security_of(config, Metrics())
+    steps = StartupSteps()
     try:
-        bundle = asyncio.run(prepare(config, os.environ))
-        runtime = load(dataclasses.replace(config, model=None, bundle=bundle))
+        bundle = asyncio.run(prepare(config, os.environ, steps))
+        runtime = load(dataclasses.replace(config, model=None, bundle=bundle), steps)
     except ExportFailed as error:
         sys.stderr.write(f"error: {error}\n")
         return EXIT_FAILED

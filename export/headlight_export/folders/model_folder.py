@@ -20,6 +20,7 @@ CONFIG, WEIGHTS, INDEX, ADAPTER = (
     "model.safetensors.index.json",
     "adapter_config.json",
 )
+READ = (".json", ".safetensors", ".txt", ".model")  # suffixes of the files that are read
 PICKLES = ("*.bin", "pytorch_model*.json", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 FOREIGN = ("*.h5", "*.msgpack", "*.gguf", "*.onnx", "*.safetensors")
 LFS_POINTER = b"version https://git-lfs"
@@ -60,14 +61,38 @@ def read_json(path: Path) -> Any:
     """Return the JSON value in a file.
 
     Raises:
-        Refused: the file is not JSON in UTF-8.
+        Refused: the file is missing, cannot be read, or is not JSON in UTF-8.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError, OSError) as error:
+    except FileNotFoundError as error:
+        raise Refused(f"{path} is missing; save the folder again or fetch it anew") from error
+    except OSError as error:
+        raise Refused(unreadable(path, error)) from error
+    except (ValueError, RecursionError) as error:
         raise Refused(
             f"{path} is not JSON ({error}); save the folder again or fetch it anew"
         ) from error
+
+
+def check_readable(folder: Path) -> None:
+    """Check the files of a folder, and those one folder below, before any of them is used.
+
+    Raises:
+        Refused: one cannot be opened, or is a link to nothing.
+    """
+    for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
+        if path.suffix not in READ:
+            continue
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise Refused(unreadable(path, error)) from error
+
+
+def unreadable(path: Path, error: OSError) -> str:
+    """Return the message for a file that cannot be read."""
+    return f"{path} cannot be read ({error.strerror}); correct it, or fetch the folder anew"
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:

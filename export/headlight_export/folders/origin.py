@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headlight_export.families import FAMILIES, family_of, is_own
 from headlight_export.families.source import COMPUTED, Config, Unfit
-from headlight_export.folders.model_folder import Refused, read_config, read_tensors
+from headlight_export.folders.model_folder import Refused, check_readable, read_config, read_tensors
 from headlight_export.folders.pooling_choice import with_pooling
 from headlight_export.folders.sentence_folder import MODULES, Recipe, read_recipe
 from headlight_export.tokenizers.tokenizer_file import tokenizer_json
@@ -81,6 +81,7 @@ def read_origin(
         FileNotFoundError, ValueError: the checkpoint is invalid or cannot be served; one line, with
             the remedy.
     """
+    check_readable(folder)
     recipe = read_recipe(folder)
     config = read_config(recipe.transformer)
     if is_own(config):

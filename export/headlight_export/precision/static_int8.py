@@ -43,7 +43,7 @@ def check_nncf() -> None:
     """
     if importlib.util.find_spec("nncf") is None:
         raise BundleError(
-            f"--precision int8 with --provider openvino needs NNCF (`{remedy('int8')}`)"
+            f"--precision int8 with --provider openvino needs NNCF ({remedy('int8')})"
         )
 
 

@@ -26,7 +26,16 @@ from headlight_export.precision.layer_search import Search
 from headlight_export.precision.quality import Quality
 from headlight_export.precision.variant_options import TextOptions, check_texts, known_variants
 from headlight_export.precision.variants import add_variants
-from headlight_export.progress import Progress, silent
+from headlight_export.progress import (
+    COMPARING,
+    FLOAT64,
+    PEER,
+    RANGES,
+    TOKENIZER,
+    VARIANTS,
+    Progress,
+    silent,
+)
 from headlight_export.tokenizers.token_comparison import tokens_against_transformers
 from headlight_export.tokenizers.tokenizer_file import check_tokenizer, measure_tokenizer
 from headlight_export.writer.draft import earlier_limit, put_in_place, save
@@ -133,11 +142,13 @@ def export_origin(
         save(draft, manifest)
         # The report compares more than the golden inputs.
         runtime = Runtime(draft, provider=CPU, precision=PRECISION, streams=1, self_test=False)
+        progress(COMPARING)
         result = _proven(runtime, reference, result, progress)
         if calibrating is not None:
-            progress("calibrating int8 vectors")
+            progress(RANGES)
             manifest = _calibrated(draft, manifest, runtime, calibrating)
         if variants:
+            progress(VARIANTS)
             chosen = TextOptions(texts, calibrating, keep_nearest)
             manifest, result = _with_variants(
                 draft, manifest, result, reference, variants, chosen, progress
@@ -157,7 +168,7 @@ def _character_limit(origin: Origin, out: Path, progress: Progress) -> Tokenizer
     assert origin.tokenizer is not None
     config = origin.encoder.config
     check_tokenizer(origin.tokenizer, config)
-    progress("the tokenizer on adversarial texts")
+    progress(TOKENIZER)
     measured = measure_tokenizer(origin.tokenizer, config.max_length)
     return earlier_limit(out, origin.tokenizer, measured, config.max_length)
 
@@ -168,9 +179,9 @@ def _compare_sources(origin: Origin, reference: Reference, progress: Progress) -
     Raises:
         ValueError: token ids or outputs differ from those of transformers.
     """
-    progress("PyTorch against its float64")
+    progress(FLOAT64)
     own_error = reference.own_error(SEED)
-    progress("our token ids and our PyTorch against transformers, where that is installed")
+    progress(PEER)
     tokens = tokens_against_transformers(origin)
     peer = against_transformers(origin.recipe.transformer, origin.family, origin.encoder, own_error)
     return Exported([], own_error, peer, origin.recipe.truncate_dim, tokens)

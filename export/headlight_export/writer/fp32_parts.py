@@ -15,7 +15,7 @@ from headlight_export.parity.parity_report import SEED
 from headlight_export.parity.reference import Reference, tolerances
 from headlight_export.precision.graph_files import CPU, CUDA, OPENVINO
 from headlight_export.precision.variants import SLACK
-from headlight_export.progress import Progress
+from headlight_export.progress import TRACING, Progress
 from headlight_export.tokenizers.tokenizer_file import takes_pairs
 from headlight_export.writer.golden_answers import write_golden
 from headlight_export.writer.graphs import OPSET, trace
@@ -91,7 +91,7 @@ def _accepts(config: EncoderConfig, has_tokenizer: bool) -> tuple[str, ...]:
 
 
 def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Graph, ...]:
-    progress("tracing")
+    progress(TRACING)
     with WeightFile(draft / WEIGHT_FILE) as weights:
         attend = trace(encoder)
         weights.take(attend)

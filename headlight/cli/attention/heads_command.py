@@ -7,6 +7,7 @@ from typing import Any
 
 from headlight.analysis.head_analysis import analyse
 from headlight.cli.attention.heads_output import heads_arrays, heads_json, heads_text
+from headlight.cli.files import terminal_width
 from headlight.cli.input_lines import texts_of
 from headlight.cli.output_files import count_text, write_result
 from headlight.cli.shared_options import (
@@ -70,7 +71,7 @@ def run_heads(arguments: argparse.Namespace) -> None:
     write_result(
         arguments,
         what=f"{count_text(len(analysis.heads), 'head')} over {count_text(len(texts), 'text')}",
-        text=lambda: heads_text(analysis),
+        text=lambda: heads_text(analysis, terminal_width(arguments.out)),
         json=lambda: heads_json(analysis),
         arrays=lambda: heads_arrays(analysis),
     )

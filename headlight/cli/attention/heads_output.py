@@ -22,14 +22,18 @@ from headlight.analysis.head_kinds import (
 )
 from headlight.analysis.terminal_view import LABEL_CELLS, bar, cells, fit, visible
 from headlight.archive import to_json
+from headlight.cli.result_output import wrapped_lines
 from headlight.spec import STATISTICS
 
 SHORT_LABEL_CELLS, BAR_CELLS = 8, 8  # with both, lines have 80 columns
 KIND_CELLS, PATTERN_CELLS = 9, 11
 
 
-def heads_text(analysis: Analysis) -> str:
-    """Return a line for each head, of at most 80 columns, and a legend."""
+def heads_text(analysis: Analysis, width: int | None = None) -> str:
+    """Return a line for each head, of at most 80 columns, and a legend.
+
+    The legend is wrapped at `width`.
+    """
     moved, texts, tokens = (
         analysis.importance,
         len(analysis.token_counts),
@@ -52,7 +56,7 @@ def heads_text(analysis: Analysis) -> str:
             distance = float(moved.distance[head.layer, head.head])
             line += f"  {five(distance, 3)} {bar(distance, float(moved.distance.max()), BAR_CELLS)}"
         lines.append(line)
-    return "\n".join(line.rstrip() for line in [*lines, *legend(analysis)])
+    return "\n".join(line.rstrip() for line in [*lines, *wrapped_lines(legend(analysis), width)])
 
 
 def legend(analysis: Analysis) -> list[str]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from headlight.analysis.terminal_view import COLOURS, RESET, cells
 from headlight.cli.output_files import count_text
-from headlight.cli.result_output import numbers
+from headlight.cli.result_output import numbers, wrapped_lines
 from headlight.comparison import Comparison, Evidence, EvidenceMethod, PassageComparison
 from headlight.results import Floats, TokenList
 from headlight.web.page import JOINERS
@@ -72,7 +72,8 @@ def comparison_text(
             )
         )
     method = comparison.passages[0].evidence[0].method
-    blocks.append("\n".join(legend(comparison.similarity, method, unit, best, float(top), colour)))
+    meanings = legend(comparison.similarity, method, unit, best, float(top), colour)
+    blocks.append("\n".join(wrapped_lines(meanings, width)))
     return "\n\n".join(blocks)
 
 

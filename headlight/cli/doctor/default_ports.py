@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import http.client
+import re
 import socket
 
+from headlight.client.connection_advice import exempt, proxy_variable
 from headlight.client.sync_client import Client
 from headlight.errors import HeadlightError, Unauthenticated, Unavailable
 
 HOST, GRPC_PORT, REST_PORT, HTTP_PORT = "127.0.0.1", 50051, 8000, 8080
 SECONDS = 3.0
 MOST_BYTES = 1 << 20  # of a page
+STARTING = re.compile(r"starting, gRPC port (\d+): (.*)")  # on /readyz
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,21 +44,30 @@ def grpc_port(number: int) -> Port:
     """Ask whether a Headlight service answers on a port of gRPC."""
     address = f"{HOST}:{number}"
     if is_free(number):
-        return Port(address, "gRPC", "free")
+        # A service that starts has the port already, but does not listen.
+        step = step_of_start(number)
+        detail = "" if step is None else f"a service that starts: {step}"
+        return Port(address, "gRPC", "headlight" if detail else "free", detail)
+    if (proxy := proxy_variable(address)) is not None:
+        detail = f"not tried: calls go through the proxy of {proxy}; {exempt(address)}"
+        return Port(address, "gRPC", "other", detail)
+    return Port(address, "gRPC", *_answer_of_grpc(address))
+
+
+def _answer_of_grpc(address: str) -> tuple[str, str]:
+    """Return the state and the detail of a port in use."""
     try:
         with Client(address, timeout=SECONDS, wait_for_ready=0) as client:
             model = client.model()
     except Unauthenticated:
-        return Port(address, "gRPC", "headlight", "a service that wants a token")
+        return "headlight", "a service that wants a token"
     except Unavailable as error:
         if "being loaded" in error.message:
-            return Port(address, "gRPC", "headlight", "a service that loads its model")
-        return Port(address, "gRPC", "other", "in use: no gRPC in plaintext answers there")
+            return "headlight", "a service that loads its model"
+        return "other", "in use: no gRPC in plaintext answers there"
     except HeadlightError:
-        return Port(address, "gRPC", "other", "in use: no Headlight service answers there")
-    return Port(
-        address, "gRPC", "headlight", f"{model.name}, {model.precision} on {model.provider}"
-    )
+        return "other", "in use: no Headlight service answers there"
+    return "headlight", f"{model.name}, {model.precision} on {model.provider}"
 
 
 def rest_port(number: int) -> Port:
@@ -74,15 +86,28 @@ def _http_port(number: int, purpose: str, path: str, mark: bytes, detail: str) -
     address = f"{HOST}:{number}"
     if is_free(number):
         return Port(address, purpose, "free")
-    page = b""
+    if mark in _page(number, path):
+        return Port(address, purpose, "headlight", detail)
+    return Port(address, purpose, "other", "in use: no Headlight service answers there")
+
+
+def step_of_start(number: int) -> str | None:
+    """Return the step of the service that will open a gRPC port; None: none is known."""
+    # Another program may answer there, with any bytes.
+    found = STARTING.fullmatch(_page(HTTP_PORT, "/readyz").decode("utf-8", "replace").strip())
+    if found is None or int(found[1]) != number or not found[2].isprintable():
+        return None
+    return found[2]
+
+
+def _page(number: int, path: str) -> bytes:
+    """Return the page at a path, whatever its status; empty: nothing answers."""
     with contextlib.suppress(OSError, http.client.HTTPException):
         connection = http.client.HTTPConnection(HOST, number, timeout=SECONDS)
         with contextlib.closing(connection):
             connection.request("GET", path)
-            page = connection.getresponse().read(MOST_BYTES)
-    if mark in page:
-        return Port(address, purpose, "headlight", detail)
-    return Port(address, purpose, "other", "in use: no Headlight service answers there")
+            return connection.getresponse().read(MOST_BYTES)
+    return b""
 
 
 def is_free(number: int) -> bool:

@@ -105,7 +105,7 @@ def check_cuda(precision: str, gpu: Gpu) -> None:
     if not cuda_installed():
         raise BundleError(
             "provider cuda needs onnxruntime-gpu instead of onnxruntime (both install the same "
-            f"files): `pip uninstall onnxruntime`, then `{remedy('gpu')}`"
+            f"files): `pip uninstall onnxruntime`, then {remedy('gpu')}"
         )
     if precision not in PRECISIONS:
         raise BundleError(

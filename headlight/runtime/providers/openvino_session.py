@@ -54,7 +54,7 @@ def library() -> Any:
     except ImportError as error:
         words = " ".join(str(error).split())
         raise BundleError(
-            f"provider openvino needs OpenVINO (`{remedy('openvino')}`): {words:.200}"
+            f"provider openvino needs OpenVINO ({remedy('openvino')}): {words:.200}"
         ) from None
     return openvino
 

@@ -21,6 +21,7 @@ from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.onnx_session import gpu_installed
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.spec import Truncate
+from headlight_service.app.startup_steps import OPENING, SELF_TEST, StartupSteps
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
 from headlight_service.core.admission.admission_control import (
@@ -53,7 +54,7 @@ TRUNCATIONS: Mapping[Truncate, Truncation] = {
 STREAMS_HELD = 4  # default number of full streams that the process holds results for at once
 
 
-def load(config: Config) -> Runtime:
+def load(config: Config, steps: StartupSteps | None = None) -> Runtime:
     """Verify and open the bundle, and compare its results here with those of PyTorch.
 
     Raises:
@@ -62,7 +63,8 @@ def load(config: Config) -> Runtime:
     """
     if config.bundle is None:
         raise ConfigError("no bundle is named; `prepare` finds the model's")
-    log.info("opening the bundle", extra={"event": "starting"})
+    steps = steps or StartupSteps()
+    steps(OPENING)
     # NumPy's threads spin for work beside the sessions' threads: a rollout took 2.8 times the CPU.
     threadpool_limits(1, "blas")
     runtime = Runtime(
@@ -101,7 +103,7 @@ def load(config: Config) -> Runtime:
             " --provider cuda makes that an error, --provider cpu says that it is meant",
             extra={"event": "provider_fallback"},
         )
-    log.info("running the self-test", extra={"event": "starting"})
+    steps(SELF_TEST)
     with fitting():
         runtime.check_golden()
     return runtime

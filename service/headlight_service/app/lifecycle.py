@@ -34,6 +34,7 @@ from headlight_service.app.server_setup import (
     build_server,
     start_rest,
 )
+from headlight_service.app.startup_steps import WARMING_UP, StartupSteps
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
@@ -61,6 +62,7 @@ log = logging.getLogger("headlight_service.app.lifecycle")
 EXIT_OK = 0
 EXIT_FAILED = 1  # cannot listen, died, or did not drain in time
 EXIT_CONFIG = 2
+EXIT_INTERRUPTED = 128 + signal.SIGINT  # before it served
 EXIT_BUNDLE = 3
 # Tokenising is some 50 µs a text; more threads would only compete with the engine for cores.
 TOKENIZER_THREADS = 2
@@ -83,6 +85,7 @@ class Server:
         self._tracing = tracing
         self._metrics = Metrics()
         self._readiness = Readiness()
+        self._steps = StartupSteps()
         self._liveness = Liveness(config.stuck_seconds)
         self._metrics.ready.set_function(lambda: self._readiness.serving)
         self._metrics.stuck.set_function(self._is_stalled)
@@ -94,7 +97,7 @@ class Server:
         self._rest: HttpServer | None = None
         self._grpc: GrpcServer  # set by `_start`
         self._loop = asyncio.get_running_loop()
-        self._stop: asyncio.Future[None] = self._loop.create_future()
+        self._stop: asyncio.Future[int] = self._loop.create_future()
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._probes = build_health_server(self._readiness, self._on_grpc)
         # The tokenizers library reads this at each batch. Requests are tokenised in parallel
@@ -105,7 +108,7 @@ class Server:
     async def serve(self) -> int:
         """Run until the end, and return the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._on_signal)
+            self._loop.add_signal_handler(number, self._on_signal, number)
         watching = asyncio.create_task(
             self._liveness.watch(self._readiness.set_stalled, asyncio.sleep), name="liveness"
         )
@@ -115,11 +118,11 @@ class Server:
             watching.cancel()
             await self._probes.stop(None)  # the last to stop: until here it reports NOT_SERVING
 
-    def _on_signal(self) -> None:
+    def _on_signal(self, number: int) -> None:
         if self._stop.done():
             log.critical("second signal; ending at once", extra={"event": "killed"})
             end_at_once(EXIT_FAILED)
-        self._stop.set_result(None)
+        self._stop.set_result(number)
 
     async def _live(self) -> int:
         try:
@@ -138,7 +141,8 @@ class Server:
             return EXIT_BUNDLE
         if scheduler is None:
             log.info("stopped while loading", extra={"event": "stopped"})
-            return EXIT_OK
+            # As of any command that Ctrl-C ends before its work is done.
+            return EXIT_INTERRUPTED if self._stop.result() == signal.SIGINT else EXIT_OK
         return await self._until_stopped(scheduler)
 
     async def _start(self) -> Scheduler | None:
@@ -208,7 +212,10 @@ class Server:
         """Open the other ports; returns that of HTTP. Probes are answered now: alive, not ready."""
         config = self._config
         pages = service_pages(
-            self._metrics.exposition, lambda: self._readiness.serving, self._is_stalled
+            self._metrics.exposition,
+            lambda: self._readiness.serving,
+            self._is_stalled,
+            lambda: "" if self._readiness.started else self._starting(grpc_port),
         )
         hosts = accepted_hosts(config.http, config.rest_host)
         http = Listener(taken("--http", config.http), partial(respond, pages, hosts=hosts))
@@ -223,12 +230,18 @@ class Server:
         )
         return Address(config.http.host, http.server_port)
 
+    def _starting(self, grpc_port: int) -> str:
+        """Return the state of a start for /readyz, which `headlight.cli` reads."""
+        return f"starting, gRPC port {grpc_port}: {self._steps.current}"
+
     def _is_stalled(self) -> bool:
         return self._liveness.stalled_at is not None
 
     async def _load(self) -> Runtime | None:
         """Return the runtime, checked and warm; None if a signal came first."""
-        preparing = asyncio.create_task(prepare(self._config, os.environ), name="prepare")
+        preparing = asyncio.create_task(
+            prepare(self._config, os.environ, self._steps), name="prepare"
+        )
         await asyncio.wait((preparing, self._stop), return_when=asyncio.FIRST_COMPLETED)
         if self._stop.done():  # Ctrl-C ends an export too, which is no failure then
             preparing.cancel()
@@ -243,8 +256,8 @@ class Server:
 
     def _load_now(self) -> Runtime:
         stand_behind()  # includes the threads that the libraries start
-        runtime = load(self._config)
-        log.info("warming up", extra={"event": "starting"})
+        runtime = load(self._config, self._steps)
+        self._steps(WARMING_UP)
         with fitting():
             runtime.warm_up(self._config.warm_up_lengths)
         # These objects stay: collecting them now and then would stop all threads for 20 ms.

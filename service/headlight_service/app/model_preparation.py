@@ -16,9 +16,9 @@ from pathlib import Path
 from headlight.extras import remedy
 from headlight.model_store.model_cache import Entry, entry_of, make_entry
 from headlight.model_store.model_source import ModelSource, ModelSourceError, find_model
+from headlight_service.app.startup_steps import StartupSteps
 from headlight_service.config.command_line import ConfigError, flag_of
 from headlight_service.config.options import Config
-from headlight_service.telemetry.text_logs import is_text
 
 log = logging.getLogger("headlight_service.app.model_preparation")
 # Modules that an export needs in addition to the service; a Hub id needs both.
@@ -31,7 +31,7 @@ class ExportFailed(Exception):
     """The export failed for now, for example on a full disk or without a network."""
 
 
-async def prepare(config: Config, environ: Mapping[str, str]) -> Path:
+async def prepare(config: Config, environ: Mapping[str, str], steps: StartupSteps) -> Path:
     """Return the bundle to serve; export the model first if it is not a bundle.
 
     A cancellation also ends the export.
@@ -53,7 +53,7 @@ async def prepare(config: Config, environ: Mapping[str, str]) -> Path:
             return found
         entry = entry_of(found, asked, environ)
         if not entry.complete:
-            await _export(found, asked, entry, config)
+            await _export(found, asked, entry, steps)
     except ModelSourceError as error:
         raise ConfigError(str(error)) from None
     except OSError as error:
@@ -81,9 +81,9 @@ def _asked(config: Config) -> dict[str, object]:
 
 
 async def _export(
-    source: ModelSource, asked: Mapping[str, object], entry: Entry, config: Config
+    source: ModelSource, asked: Mapping[str, object], entry: Entry, steps: StartupSteps
 ) -> None:
-    """Run `headlight export`, and pass its progress on."""
+    """Run `headlight export`, and log its steps."""
     needed = EXPORTERS if source.digest else (*EXPORTERS, HUB)
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
@@ -109,16 +109,14 @@ async def _export(
         f"exporting {source.location}, once",
         extra={"event": "exporting", "model_source": source.location},
     )
-    # Between lines of text, its progress stands as it comes, with bars on a terminal.
-    shown = sys.__stderr__ if is_text(config.log_format) else None
     export = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.DEVNULL,
-        stdout=shown or asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        _, errors = await asyncio.gather(_log_steps(export), _read(export.stderr))
+        _, errors = await asyncio.gather(_log_steps(export, steps), _read(export.stderr))
         code = await export.wait()
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -130,11 +128,9 @@ async def _export(
         raise ConfigError(message) if code == EXIT_REFUSED else ExportFailed(message)
 
 
-async def _log_steps(export: asyncio.subprocess.Process) -> None:
-    """Log each line of an export's progress, unless it is shown already."""
+async def _log_steps(export: asyncio.subprocess.Process, steps: StartupSteps) -> None:
     while export.stdout is not None and (line := await export.stdout.readline()):
-        if step := line.decode(errors="replace").strip():
-            log.info(step, extra={"event": "export_step"})
+        steps.exported(line.decode(errors="replace").rstrip())
 
 
 async def _read(stream: asyncio.StreamReader | None) -> str:

@@ -88,6 +88,7 @@ def service_pages(
     exposition: Callable[[], tuple[str, bytes]],
     serving: Callable[[], bool],
     stuck: Callable[[], bool],
+    starting: Callable[[], str],
 ) -> Pages:
     """Return the service's paths.
 
@@ -95,6 +96,7 @@ def service_pages(
         exposition: returns content type and body of a scrape.
         serving: returns whether requests can be answered.
         stuck: returns whether there is work without progress.
+        starting: returns the state of a start; empty: it is over.
     """
     return {
         "/metrics": lambda: Response("200 OK", *exposition()),
@@ -104,6 +106,6 @@ def service_pages(
         "/readyz": lambda: (
             text("200 OK", "serving")
             if serving()
-            else text("503 Service Unavailable", "not serving")
+            else text("503 Service Unavailable", starting() or "not serving")
         ),
     }

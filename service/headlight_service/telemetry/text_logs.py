@@ -23,14 +23,13 @@ STDERR = 2
 
 
 class TextFormatter(logging.Formatter):
-    """Formatter to text: time, level unless it is info, message, and the fields of `extra`.
+    """Formatter to text: time of day, level unless it is info, message, the fields of `extra`.
 
-    Until the service answers, the time is in seconds since the start, as in an export's progress;
-    then it is the time of day. A field `text` of `extra` takes the place of message and fields.
+    A field `text` of `extra` takes the place of message and fields.
     """
 
     def __init__(self, terminal: int | None = None) -> None:
-        """Start with the time in seconds.
+        """Make one.
 
         Args:
             terminal: descriptor of the terminal that shows the lines, which are wrapped at its
@@ -38,15 +37,10 @@ class TextFormatter(logging.Formatter):
         """
         super().__init__()
         self._terminal = terminal
-        self._serving = False
 
     def format(self, record: logging.LogRecord) -> str:
         shown = vars(record).get("text") if json_logs.is_trusted(record.name) else None
-        self._serving = self._serving or json_logs.event_of(record) == "serving"
-        if self._serving:
-            when = time.strftime("%H:%M:%S", time.localtime(record.created))
-        else:
-            when = f"{record.relativeCreated / 1000:6.1f} s"
+        when = time.strftime("%H:%M:%S", time.localtime(record.created))
         if shown is None:
             shown = self._wrapped(f"{when}  {_text_of(record.levelno, json_logs.fields(record))}")
         else:

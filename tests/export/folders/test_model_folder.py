@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import Tensor
 
-from headlight_export.folders.model_folder import Refused, read_config, read_json, read_tensors
+from headlight_export.folders.model_folder import (
+    Refused,
+    check_readable,
+    read_config,
+    read_json,
+    read_tensors,
+)
 
 
 def write(folder: Path, name: str, value: object) -> None:
@@ -246,3 +252,15 @@ def test_a_tensor_that_is_not_finite_is_named(
 def test_a_number_beyond_the_float32_range_is_refused(tmp_path: Path) -> None:
     save_file({"wide": torch.tensor([1e300], dtype=torch.float64)}, tmp_path / "model.safetensors")
     assert "wide holds NaN or infinity" in refused(tmp_path)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(Refused, match=r"tokenizer\.json cannot be read \(No such file"):
+        check_readable(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "config.json").mkdir()
+    with pytest.raises(Refused, match=r"config\.json cannot be read \(Is a directory"):
+        check_readable(tmp_path)
+    with pytest.raises(Refused, match=r"missing\.json is missing; save the folder"):
+        read_json(tmp_path / "missing.json")

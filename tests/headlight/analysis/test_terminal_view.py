@@ -10,6 +10,7 @@ from headlight.analysis.terminal_view import (
     cells,
     fit,
     heads_table,
+    legend,
     strongest_links,
     visible,
 )
@@ -116,3 +117,11 @@ def test_heads_are_listed_with_what_they_attend_to() -> None:
         ["7", "0", "0.00", "0.25", "0.75", "0.00", "0.50"],
         ["7", "1", "1.00", "0.25", "0.19", "0.19", "0.25"],
     ]
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_a_legend_wider_than_the_terminal_is_broken_between_its_parts(colour: bool) -> None:
+    title, steps = legend(0.5, colour, 44)
+    assert title == "rows: queries, columns: keys;"
+    assert steps.startswith("0 " if colour else "░ ≥0.10 ▒ ≥0.20")
+    assert legend(0.5, colour, 80) == [f"{title} {steps}"]

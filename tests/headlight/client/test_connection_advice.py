@@ -10,7 +10,7 @@ import pytest
 import headlight
 from headlight import AsyncClient, AttentionSpec, Client, Unavailable
 from headlight.cli.shared_options import Undisturbed
-from headlight.client.connection_advice import no_answer
+from headlight.client.connection_advice import no_answer, proxy_variable
 from tests.ports import free_address
 
 PACKAGE = str(Path(headlight.__file__).parent)
@@ -115,6 +115,35 @@ async def test_a_service_that_is_not_there_is_reported_with_the_arguments_and_in
             "); start a service there, or name another by target= or HEADLIGHT_TARGET"
         )
         frames = traceback.extract_tb(error.__traceback__)
-        assert len([frame for frame in frames if frame.filename.startswith(PACKAGE)]) <= 5
+        assert len([frame for frame in frames if frame.filename.startswith(PACKAGE)]) <= 6
         assert error.__cause__ is None
         assert error.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("target", "environ", "expected"),
+    [
+        ("127.0.0.1:1", {"http_proxy": "http://p"}, "http_proxy"),
+        ("h.test:1", {"http_proxy": "http://p", "grpc_proxy": "http://q"}, "grpc_proxy"),
+        ("h.test:1", {"http_proxy": "http://p", "no_proxy": "localhost, .test"}, None),
+        ("h.test:1", {"http_proxy": "http://p", "no_proxy": "localhost"}, "http_proxy"),
+        ("dns:///h.test:1", {"http_proxy": "http://p", "no_grpc_proxy": "h.test"}, None),
+        ("unix:/socket", {"http_proxy": "http://p"}, None),
+        ("h.test:1", {}, None),
+    ],
+)
+def test_a_proxy_is_known_unless_the_host_is_exempt(
+    target: str, environ: dict[str, str], expected: str | None
+) -> None:
+    assert proxy_variable(target, environ) == expected
+
+
+def test_the_proxy_of_a_failed_call_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", f"http://{free_address()}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    target = free_address()
+    with (
+        Client(target, wait_for_ready=0) as client,
+        pytest.raises(Unavailable, match=r"proxy of http_proxy: add 127\.0\.0\.1 to no_proxy"),
+    ):
+        client.encode("text")

@@ -246,3 +246,9 @@ def test_a_runtime_without_attention_refuses_it_and_says_so(bundle: Path) -> Non
         ):
             with pytest.raises(InvalidInput, match=f"^{field}: .* opened with attend=False"):
                 ask()
+
+
+@pytest.mark.parametrize("kind", ["Client", "Runtime"])
+def test_an_unknown_argument_names_the_nearest(encoders: dict[str, Encoder], kind: str) -> None:
+    with pytest.raises(TypeError, match=r"'dimension' \(did you mean dimensions\?\)"):
+        encoders[kind].encode("a", dimension=8)  # type: ignore[call-arg]

@@ -48,7 +48,7 @@ def own_signals() -> Iterator[None]:
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     made = FakeRuntime()
-    monkeypatch.setattr(module, "load", lambda config: made)
+    monkeypatch.setattr(module, "load", lambda config, steps: made)
     return made
 
 
@@ -137,7 +137,7 @@ async def test_the_proof_shown_is_the_worst_of_the_provider_in_use(
     rows = [("pooled", "cpu", 1e-7), ("pooled", "cpu", 2e-7), ("pooled", "cuda", 9e-7)]
     rows.append(("attention", "cpu", 8e-7))
     parity = tuple(Parity(output, on, "fp32", error, 1e-5) for output, on, error in rows)
-    monkeypatch.setattr(module, "load", lambda config: FakeRuntime(parity=parity))
+    monkeypatch.setattr(module, "load", lambda config, steps: FakeRuntime(parity=parity))
     life = asyncio.create_task(Server(CONFIG).serve())
     shown = (await log.event("serving"))["text"]
     assert "max |Δ| 2.0e-07 from PyTorch, limit 1.0e-05" in shown
@@ -156,7 +156,7 @@ async def test_a_loading_server_is_alive_takes_no_calls_and_can_be_stopped(
     loop, runtime = asyncio.get_running_loop(), FakeRuntime()
     runtime.engine.gate.clear()
 
-    def load(config: Config) -> FakeRuntime:
+    def load(config: Config, steps: object) -> FakeRuntime:
         loop.call_soon_threadsafe(loading.set)
         assert runtime.engine.gate.wait(30)
         return runtime
@@ -185,24 +185,24 @@ async def test_a_loading_server_is_alive_takes_no_calls_and_can_be_stopped(
     runtime.engine.gate.set()
 
 
-async def test_ctrl_c_that_ends_an_export_too_is_no_failure(
+async def test_ctrl_c_that_ends_an_export_exits_as_interrupted(
     monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
     server = Server(CONFIG)
 
-    async def prepare(config: Config, environ: object) -> Path:
-        server._on_signal()  # a terminal sends it to the service and to the export
+    async def prepare(config: Config, environ: object, steps: object) -> Path:
+        server._on_signal(signal.SIGINT)  # a terminal sends it to the service and to the export
         raise ExportFailed("the export ended with exit code -2")
 
     monkeypatch.setattr(module, "prepare", prepare)
-    assert await server.serve() == EXIT_OK
+    assert await server.serve() == 130
     await log.event("stopped")
 
 
 async def test_a_taken_port_is_reported_before_loading(
     monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
-    monkeypatch.setattr(module, "load", lambda config: pytest.fail("loaded in vain"))
+    monkeypatch.setattr(module, "load", lambda config, steps: pytest.fail("loaded in vain"))
     with socket.create_server(("127.0.0.1", 0)) as other:
         config = dataclasses.replace(CONFIG, grpc=Address("127.0.0.1", other.getsockname()[1]))
         assert await Server(config).serve() == EXIT_FAILED
@@ -214,7 +214,7 @@ async def test_a_port_taken_during_loading_ends_the_process(
 ) -> None:
     port, others = free_port(), list[socket.socket]()
 
-    def load(config: Config) -> FakeRuntime:
+    def load(config: Config, steps: object) -> FakeRuntime:
         other = socket.socket()
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", port))
@@ -232,7 +232,7 @@ async def test_a_port_taken_during_loading_ends_the_process(
 async def test_a_refused_bundle_is_logged_with_its_file(
     monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
-    def load(config: Config) -> FakeRuntime:
+    def load(config: Config, steps: object) -> FakeRuntime:
         raise BundleError("was altered", "weights.bin")
 
     monkeypatch.setattr(module, "load", load)

@@ -161,10 +161,10 @@ def test_on_a_terminal_it_shows_a_table_and_ends_with_one_line(bundle: Path) -> 
     terminal.process.send_signal(signal.SIGINT)
     end = terminal.read()[len(rows) :]
     assert max(map(len, rows)) <= 80, rows
-    assert [row.split(None, 2)[2] for row in rows[:3]] == [
-        "opening the bundle",
-        "running the self-test",
-        "warming up",
+    assert [row.split(None, 1)[1] for row in rows[:3]] == [
+        "step 1 of 3: opening the bundle",
+        "step 2 of 3: running the self-test",
+        "step 3 of 3: warming up",
     ]
     table = {row.split()[0]: row.split(None, 1)[1] for row in rows[3:] if row.startswith("  ")}
     assert table["model"].startswith("small-rope, version ")

@@ -21,7 +21,12 @@ def state() -> State:
 @pytest.fixture
 def port(state: State) -> int:
     exposition = ("text/plain; version=0.0.4", b"metric 1\n")
-    pages = service_pages(lambda: exposition, lambda: state["serving"], lambda: False)
+    pages = service_pages(
+        lambda: exposition,
+        lambda: state["serving"],
+        lambda: False,
+        lambda: "",
+    )
     return Listener(
         taken("--http", Address("127.0.0.1", 0)), functools.partial(respond, pages)
     ).server_port

@@ -1,0 +1,42 @@
+"""Steps of a start, counted: in the log, and on /readyz for clients that wait."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+log = logging.getLogger("headlight_service.app.startup_steps")
+
+# Of every start; an export adds its steps before them.
+OPENING, SELF_TEST, WARMING_UP = "opening the bundle", "running the self-test", "warming up"
+OWN = (OPENING, SELF_TEST, WARMING_UP)
+STEP = re.compile(r"\d\d:\d\d:\d\d  step (\d+) of (\d+): (.*)")  # of the exporter
+
+
+class StartupSteps:
+    """The steps of one start.
+
+    Attributes:
+        current: the last step, as "step 3 of 9: tracing the graph"; empty before the first.
+    """
+
+    def __init__(self) -> None:
+        self.current = ""
+        self._exported = 0  # number of the export's steps
+
+    def __call__(self, step: str) -> None:
+        """Log a step of the service's own."""
+        self._log(self._exported + OWN.index(step) + 1, step, "starting")
+
+    def exported(self, line: str) -> None:
+        """Log a line of the exporter: a step, a fact, or, indented, a detail of a step."""
+        if step := STEP.fullmatch(line):
+            self._exported = int(step[2])
+            self._log(int(step[1]), step[3], "export_step")
+        elif line.strip():
+            level = logging.DEBUG if line.startswith(" ") else logging.INFO
+            log.log(level, line.strip(), extra={"event": "export_step"})
+
+    def _log(self, number: int, step: str, event: str) -> None:
+        self.current = f"step {number} of {self._exported + len(OWN)}: {step}"
+        log.info(self.current, extra={"event": event})

@@ -191,7 +191,7 @@ def test_a_failed_start_on_a_terminal_is_one_line_with_the_remedy(bundle: Path) 
         rows = terminal.read()
     said = " ".join(" ".join(rows).split())
     assert (
-        f" s error: --http {address} is in use; stop the process that listens there, or choose"
+        f" error: --http {address} is in use; stop the process that listens there, or choose"
         in said
     )
     assert said.count("error") == 1
@@ -219,7 +219,7 @@ def test_an_unknown_model_is_one_line_with_the_remedy() -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
-    assert " s  error: 'no/such/folder' does not exist, and is no Hub id; name a bundle" in line
+    assert "  error: 'no/such/folder' does not exist, and is no Hub id; name a bundle" in line
 
 
 def test_text_can_be_asked_for_without_a_terminal(bundle: Path) -> None:
@@ -227,7 +227,7 @@ def test_text_can_be_asked_for_without_a_terminal(bundle: Path) -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = run(bundle, "--grpc", address, "--log-format", "text")
     [line] = done.stderr.splitlines()
-    assert f" s  error: --grpc {address} is in use; " in line
+    assert f"  error: --grpc {address} is in use; " in line
 
 
 def test_limits_below_one_text_of_the_model_are_refused(bundle: Path) -> None:

@@ -13,6 +13,7 @@ from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.providers.worker_layout import share, usable_cpus
 from headlight_service.app.assembly import output_limit
 from headlight_service.app.model_preparation import ExportFailed, prepare
+from headlight_service.app.startup_steps import StartupSteps
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
 from headlight_service.core.admission.working_memory import MIB, batches_at_once, text_bytes
@@ -141,7 +142,9 @@ def compute(arguments: Sequence[str], cpus: int | None) -> tuple[Resources, str]
     """
     try:
         config = Config.parse(arguments, os.environ)
-        manifest = Bundle(asyncio.run(prepare(config, os.environ)), config.bundle_sha256).manifest
+        manifest = Bundle(
+            asyncio.run(prepare(config, os.environ, StartupSteps())), config.bundle_sha256
+        ).manifest
     except ConfigError as error:
         raise InvalidInput("", str(error)) from None
     except ExportFailed as error:

@@ -167,8 +167,6 @@ NO_OPTIONS: list[tuple[str, object]] = [
     ("tokenizer_limit.max_characters", 1 << 40),
     ("tokenizer_limit.max_characters", None),
     ("tokenizer_limit.worst", "a\nb"),
-    ("tokenizer_limit.worst_ms_per_1000_characters", -1.0),
-    ("tokenizer_limit.worst_ms_per_1000_characters", "1"),
 ]
 TAMPERINGS = [
     *(Tampering(f"a changed bit in {name}", name, partial(flip, name=name)) for name in LISTED),

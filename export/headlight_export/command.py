@@ -16,6 +16,7 @@ from headlight.errors import HeadlightError
 from headlight.model_store.model_cache import locked
 from headlight.model_store.model_source import DEFAULT_REVISION, is_hub_id
 from headlight.runtime.bundle.manifest_fields import MANIFEST
+from headlight.runtime.tokenization.tokenizer_probe import NO_KIND
 from headlight_export.folders.model_folder import Refused
 from headlight_export.folders.origin import Origin, read_origin
 from headlight_export.hub.hub_download import download
@@ -96,11 +97,8 @@ def _report(result: Exported) -> None:
     if result.tokens is not None:
         print(f"\n{result.tokens}")
     if (limit := result.tokenizer_limit) is not None:
-        cost = f"{limit.worst_ms_per_1000_characters:g} ms for 1,000 characters"
-        print(
-            f"\ntexts of up to {limit.max_characters:,} characters are read; "
-            f"the slowest kind is {limit.worst}: {cost}"
-        )
+        why = f"; more {limit.worst} would take too long" if limit.worst != NO_KIND else ""
+        print(f"\ntexts of up to {limit.max_characters:,} characters are read{why}")
     _tell_of_peer(result.transformers)
     print("\nlargest distance from PyTorch (tokens and hidden: over max(1, RMS of the row))\n")
     print(table(result.rows, result.own_error))

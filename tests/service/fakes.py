@@ -204,7 +204,7 @@ class FakeTokenizer:
         )
 
     def encode_each(
-        self, values: Sequence[Any], *, prompt: str = "", **options: Any
+        self, values: Sequence[Any], *, prompt: str = "", most: int, **options: Any
     ) -> Iterator[Tokenized]:
         for value in values:
             parts = (value,) if isinstance(value, str) else value

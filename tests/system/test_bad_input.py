@@ -14,9 +14,12 @@ import grpc
 import numpy as np
 import pytest
 
+from headlight import Client
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
+from headlight.runtime import Runtime
 from headlight.runtime.bundle.bundle import Bundle
+from headlight.spec import Truncate
 from headlight_service.app.assembly import max_characters
 from headlight_service.config.options import Config
 from tests.service.calls import details_of
@@ -72,6 +75,12 @@ BAD = [
         "inputs[0]: is empty; set text or ids",
     ),
     Bad("empty text", text(""), CODE.INVALID_ARGUMENT, "inputs[0].text: is empty"),
+    Bad(
+        "a text of too many characters",
+        text(f"{SECRET} " * 100_000),
+        CODE.INVALID_ARGUMENT,
+        f'at most {READ} are read; shorten it or ask for truncation, as truncate="end"',
+    ),
     Bad(
         "a text over the limit",
         text(f"{SECRET} " * 3000),
@@ -343,6 +352,17 @@ def test_truncation_is_done_if_requested_and_reported(channel: Any) -> None:
     [item] = pb.EncodeResponse.FromString(channel.unary_unary(f"{SERVICE}/Encode")(raw)).items
     assert (item.token_count, item.truncated) == (2048, True)
     assert item.original_token_count > 3000
+
+
+@pytest.mark.parametrize("cut", ["end", "start"])
+@pytest.mark.parametrize("unit", ["zebra ", "\u4e2d\u3002", "z" * 90 + " "])
+def test_a_huge_text_is_truncated_as_by_the_runtime(
+    service: Service, cut: Truncate, unit: str
+) -> None:
+    long = (unit * 1_000_000)[:1_000_000]
+    with Client(service.target) as client, Runtime(bundle_of("docs-rope")) as local:
+        served, read = (each.encode([long], truncate=cut) for each in (client, local))
+    np.testing.assert_allclose(served, read, atol=1e-5)
 
 
 def test_refused_requests_cost_bounded_memory(service: Service, channel: Any) -> None:

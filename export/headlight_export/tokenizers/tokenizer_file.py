@@ -86,11 +86,8 @@ def check_tokenizer(text: str, config: EncoderConfig) -> None:
 
 
 def measure_tokenizer(text: str, max_length: int) -> TokenizerLimit:
-    """Return the longest text that a tokenizer.json reads at a bounded cost.
-
-    Raises BundleError as `limit_of` does.
-    """
-    return limit_of(tokenizers.Tokenizer.from_str(text), TOKENIZER, max_length)
+    """Return the longest text that a tokenizer.json reads at a bounded cost."""
+    return limit_of(tokenizers.Tokenizer.from_str(text), max_length)
 
 
 def takes_pairs(config: EncoderConfig) -> bool:

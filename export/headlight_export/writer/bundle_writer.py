@@ -38,7 +38,7 @@ from headlight_export.progress import (
 )
 from headlight_export.tokenizers.token_comparison import tokens_against_transformers
 from headlight_export.tokenizers.tokenizer_file import check_tokenizer, measure_tokenizer
-from headlight_export.writer.draft import earlier_limit, put_in_place, save
+from headlight_export.writer.draft import put_in_place, save
 from headlight_export.writer.fp32_parts import PRECISION, write_parts
 from headlight_export.writer.vector_ranges import read_texts, write_ranges
 
@@ -113,8 +113,8 @@ def export_origin(
             invalid, or keep_nearest is out of reach. Or token ids or outputs differ from those of
             transformers, or the model overflows float32.
         OSError: `out` is something other than a bundle, or cannot be written.
-        BundleError: the tokenizer is invalid, too slow on some texts, or does not fit the model; or
-            a provider is not installed.
+        BundleError: the tokenizer is invalid, or does not fit the model; or a provider is not
+            installed.
         ParityError: outside the tolerance.
     """
     if out.exists() and not (out / MANIFEST).is_file():
@@ -124,7 +124,7 @@ def export_origin(
     variants = known_variants(precisions, providers, texts, keep_nearest)
     calibrating = _calibrating(calibration, origin)
     check_texts(variants, origin.tokenizer, texts, calibration, keep_nearest)
-    limit = None if origin.tokenizer is None else _character_limit(origin, out, progress)
+    limit = None if origin.tokenizer is None else _character_limit(origin, progress)
     reference = Reference(origin.encoder)
     result = dataclasses.replace(
         _compare_sources(origin, reference, progress), tokenizer_limit=limit
@@ -159,18 +159,17 @@ def export_origin(
     return result
 
 
-def _character_limit(origin: Origin, out: Path, progress: Progress) -> TokenizerLimit:
+def _character_limit(origin: Origin, progress: Progress) -> TokenizerLimit:
     """Return the limit of the tokenizer of a folder that has one.
 
     Raises:
-        BundleError: it is invalid, too slow on some texts, or does not fit the model.
+        BundleError: it is invalid, or does not fit the model.
     """
     assert origin.tokenizer is not None
     config = origin.encoder.config
     check_tokenizer(origin.tokenizer, config)
     progress(TOKENIZER)
-    measured = measure_tokenizer(origin.tokenizer, config.max_length)
-    return earlier_limit(out, origin.tokenizer, measured, config.max_length)
+    return measure_tokenizer(origin.tokenizer, config.max_length)
 
 
 def _compare_sources(origin: Origin, reference: Reference, progress: Progress) -> Exported:

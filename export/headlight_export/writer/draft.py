@@ -8,10 +8,8 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from headlight.errors import BundleError
-from headlight.runtime.bundle.manifest import FileEntry, Manifest, TokenizerLimit
+from headlight.runtime.bundle.manifest import FileEntry, Manifest
 from headlight.runtime.bundle.manifest_fields import MANIFEST
-from headlight.runtime.tokenization.tokenizer_probe import CHARACTERS_PER_TOKEN
 
 BLOCK = 1 << 20  # bytes read at once
 
@@ -37,28 +35,6 @@ def sha256(paths: Iterable[Path]) -> str:
             while block := file.read(BLOCK):
                 digest.update(block)
     return digest.hexdigest()
-
-
-def earlier_limit(
-    out: Path, tokenizer: str, measured: TokenizerLimit, max_length: int
-) -> TokenizerLimit:
-    """Return the limit in the bundle at `out` if it still holds, else `measured`.
-
-    It holds if the tokenizer is the same, the limits differ by at most a factor of two, and it is
-    enough for a text of `max_length` tokens. Otherwise noise of the measurement would give an
-    unchanged export another manifest, and another digest to pin.
-    """
-    try:
-        manifest = Manifest.parse(json.loads((out / MANIFEST).read_bytes()))
-    except (OSError, ValueError, BundleError):
-        return measured
-    earlier, entry = manifest.tokenizer_limit, manifest.files.get(manifest.tokenizer or "")
-    same = entry is not None and entry.sha256 == hashlib.sha256(tokenizer.encode()).hexdigest()
-    if earlier is None or not same or earlier.max_characters < CHARACTERS_PER_TOKEN * max_length:
-        return measured
-    if not 0.5 <= measured.max_characters / earlier.max_characters <= 2:
-        return measured
-    return earlier
 
 
 def put_in_place(out: Path, draft: Path) -> None:

@@ -88,8 +88,7 @@ class TokenizerLimit:
     """The longest text that a tokenizer reads at a bounded cost; `tokenizer_probe` measures it."""
 
     max_characters: int
-    worst: str  # the kind of text that cost most, as tokenizer_probe names it
-    worst_ms_per_1000_characters: float  # of one core; informative
+    worst: str  # the kind of text whose cost grows fastest, as tokenizer_probe names it; or "none"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

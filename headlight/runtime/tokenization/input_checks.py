@@ -17,6 +17,8 @@ from headlight.spec import HOW_TO_TRUNCATE
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int]
 Truncation = Literal["refuse", "cut_end", "cut_start"]
+SHORTEN_OR_CUT = f"shorten it or ask for truncation, {HOW_TO_TRUNCATE}"
+SHORTEN_OR_SPLIT = "shorten it, or split it into several texts"
 
 
 def is_pair(value: Input) -> TypeGuard[tuple[str, str]]:
@@ -116,7 +118,7 @@ def truncate(
         have = (
             f"has {len(stays)} tokens{' with its prompt' if prompt else ''}, the model takes {most}"
         )
-        raise InvalidInput("", f"{have}; shorten it or ask for truncation, {HOW_TO_TRUNCATE}")
+        raise InvalidInput("", f"{have}; {SHORTEN_OR_CUT}")
     room = most - int(stays.sum())
     if room < 1:
         what, remedy = (

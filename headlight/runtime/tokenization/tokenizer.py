@@ -14,6 +14,12 @@ from headlight.errors import BundleError, InvalidInput
 from headlight.runtime.bundle.file_contents import File
 from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight.runtime.tokenization.input_checks import Truncation, truncate
+from headlight.runtime.tokenization.long_texts import (
+    CHARACTERS_PER_TOKEN,
+    LongTexts,
+    Part,
+    Value,
+)
 from headlight.runtime.tokenization.token_kinds import (
     Spelled,
     as_plain_text,
@@ -55,7 +61,6 @@ class Tokenizer:
                 beside special tokens.
         """
         self.max_length = max_length
-        self._file = path.name
         try:
             self._plain = tokenizers.Tokenizer.from_buffer(path.read_bytes())
         except Exception:  # the library raises bare Exception
@@ -78,6 +83,9 @@ class Tokenizer:
             "parse": self._plain,
             "text": as_plain_text(self._plain, self._spelled.spellings),
         }
+        added = self._plain.get_added_tokens_decoder().values()
+        # A normalizer may join characters, so a spelling may take several for each of its own.
+        self._reach = 1 + 4 * max((len(token.content) for token in added), default=0)
         self._include_prompt = include_prompt
         self._segments = segments
         self._prompt_ids = functools.lru_cache(maxsize=64)(self._count_prompt)
@@ -93,6 +101,7 @@ class Tokenizer:
         with_info: bool = False,
         special_tokens: SpecialTokens = "parse",
         empty_texts: EmptyTexts = "refuse",
+        most: int | None = None,
     ) -> Tokenized:
         """Tokenise one text or a pair of texts, special tokens included.
 
@@ -108,6 +117,7 @@ class Tokenizer:
                 prompt; "text" reads plain text.
             empty_texts: "refuse" refuses an empty text; "encode" reads its prompt and special
                 tokens.
+            most: see `encode_each`.
 
         Raises:
             InvalidInput: a text is empty, has no token, or is too long; `field` is
@@ -123,6 +133,7 @@ class Tokenizer:
                 with_info=with_info,
                 special_tokens=special_tokens,
                 empty_texts=empty_texts,
+                most=most,
             )
         )
 
@@ -136,13 +147,18 @@ class Tokenizer:
         with_info: bool = False,
         special_tokens: SpecialTokens = "parse",
         empty_texts: EmptyTexts = "refuse",
+        most: int | None = None,
     ) -> Iterator[Tokenized]:
         """Tokenise many inputs in one call of the library, while other threads can run.
+
+        Of an input that is truncated and has more than 64 characters for each token of the model,
+        only as many are read as decide which tokens are kept (`long_texts`).
 
         Args:
             values: texts, and pairs of texts.
             prompt, truncation, limit, with_info, special_tokens, empty_texts: see `encode`; pairs
                 have no prompt.
+            most: characters of a truncated input that may be read; None: all.
 
         Yields:
             One result for each, in their order.
@@ -150,8 +166,41 @@ class Tokenizer:
         Raises:
             InvalidInput: see `encode`; for the first invalid input, after the results before it.
         """
+        options = (prompt, truncation if limit else None, special_tokens)
+        cut = limit and truncation != "refuse"
+        if not (cut and any(self._is_long(value, prompt, most) for value in values)):
+            yield from self._encode_each(values, *options, with_info=with_info)
+            return
+        texts = LongTexts(
+            lambda value: next(iter(self._read([value], special_tokens, bare=False))),
+            self.max_length,
+            truncation,
+            prompt,
+            most,
+            self._reach,
+        )
+        for value in values:
+            part = texts.part(value) if self._is_long(value, prompt, most) else Part(value)
+            [found] = self._encode_each([part.value], *options, with_info=with_info)
+            yield part.placed(found, value)
+
+    def _is_long(self, value: Value, prompt: str, most: int | None) -> bool:
+        """Return whether only a part of an input is read if it is truncated."""
+        whole = CHARACTERS_PER_TOKEN * self.max_length
+        size = len(prompt) + len(value) if isinstance(value, str) else sum(map(len, value))
+        return size > (whole if most is None else min(whole, most))
+
+    def _encode_each(
+        self,
+        values: Sequence[Value],
+        prompt: str,
+        kept: Truncation | None,
+        special_tokens: SpecialTokens,
+        *,
+        with_info: bool,
+    ) -> Iterator[Tokenized]:
+        """Yield the result for each input, read whole; `kept` None: of any length."""
         bare = not (prompt or with_info)  # without offsets, which are a quarter of the work
-        kept = truncation if limit else None
         read = values
         if prompt:
             read = [prompt + value if isinstance(value, str) else value for value in values]
@@ -239,12 +288,9 @@ class Tokenizer:
         around = self._readers[special_tokens].encode(prompt).special_tokens_mask
         return len(around) - int(bool(around) and around[-1] == 1)
 
-    def measure(self, most: int) -> TokenizerLimit:
-        """Return the longest text, of at most `most` characters, that is read at a bounded cost.
-
-        Raises the errors of `limit_of`.
-        """
-        return limit_of(self._plain, self._file, self.max_length, most)
+    def measure(self) -> TokenizerLimit:
+        """Return the longest text that is read at a bounded cost."""
+        return limit_of(self._plain, self.max_length)
 
     @property
     def ids(self) -> int:

@@ -1,32 +1,36 @@
 """Probe of a tokenizer: the longest text of any content that it reads at a bounded cost.
 
 A regular expression in a tokenizer.json can be quadratic or worse on unusual texts. A thread that
-runs one cannot be interrupted. Cost is CPU time of the calling thread, so that other processes do
-not change it.
+runs one cannot be interrupted. Only the growth of the cost counts, not the cost: a text four times
+as long costs 4 times as much, 16 times or 64 times, on a fast machine as on a slow one. Cost is CPU
+time of the calling thread, so that other processes do not change it.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tokenizers
-from tokenizers import normalizers
 
-from headlight.errors import BundleError
 from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight.runtime.tokenization.token_kinds import Spelled, as_plain_text
 
-MOST_CHARACTERS = 1 << 20  # the longest text probed, unless a model needs longer ones
-LIMIT_SECONDS = 0.2  # of one core, for one text: the longest that a shutdown waits for its thread
-STEP_SECONDS = 0.05  # lengths are doubled up to it: above the noise, and all probes end in 1 to 2 s
-CHARACTERS_PER_TOKEN = 4  # of usual text: sets the characters that a model's longest text needs
+# For a tokenizer whose cost is proportional to the text, some 0.2 s of one core.
+USUAL_CHARACTERS = 1 << 16
+CHARACTERS_PER_TOKEN = 8  # twice that of usual text: a model's longest text may have more
+# Where cost grows faster, a text may take 2^26 steps: 8,192 characters by the square of the length,
+# 256 by its cube.
+STEPS_BITS = 26
+SIZES = (16, 64, 256, 1024, 4096, 16384)  # characters of the texts tried
+STEP_SECONDS = 0.02  # no longer text is tried after it: that may take 64 times as long
+SLOW_SECONDS = 1e-3  # of the longest text tried; less is noise
 REPEATS = 2  # the best counts: noise only adds
-FIRST_CHARACTERS = 16
+NO_KIND = "none"  # the cost of each is proportional to its length
+CONFIRMATIONS = 3  # measurements of a growth that lowers the limit; the least counts
 _BASE = {
     "line breaks": "\n",
     "spaces": " ",
@@ -48,10 +52,6 @@ UNITS: Mapping[str, str] = {
     **_BASE,
     "a mixture": "".join(random.Random(0).choices("".join(_BASE.values()), k=997)),
 }
-# A pattern of this project's models from before the probe, and a fast one that gives the same ids.
-# It is recognised by its text, as its probe result depends on the machine: 0.2 s for 8,000 line
-# breaks.
-QUADRATIC, MENDED = r"\n(?!\s*\n)", r"\n(?![^\S\n]*\n)"
 Clock = Callable[[], float]
 
 
@@ -59,63 +59,30 @@ class Probed(NamedTuple):
     """The result of a probe.
 
     Attributes:
-        characters: length up to which a text of any kind costs at most LIMIT_SECONDS.
-        worst: the kind that costs most, by its name in the units.
-        tried: characters of the longest texts tried.
-        seconds: cost of the worst text; infinite if the library gave up on it.
+        characters: length up to which a text of any kind may be read.
+        worst: the kind whose cost grows fastest, by its name in the units, or NO_KIND.
     """
 
     characters: int
     worst: str
-    tried: int
-    seconds: float
 
 
 def limit_of(
-    tokenizer: tokenizers.Tokenizer,
-    file: str,
-    max_length: int,
-    most: int = MOST_CHARACTERS,
-    clock: Clock = time.thread_time,
+    tokenizer: tokenizers.Tokenizer, max_length: int, clock: Clock = time.thread_time
 ) -> TokenizerLimit:
-    """Measure a tokenizer, both parsing special tokens in texts and reading them as plain text.
+    """Return a tokenizer's limit, for special tokens in texts parsed and read as plain text.
 
     Args:
         tokenizer: the tokenizer, without truncation.
-        file: name of its file, for errors.
         max_length: tokens of the model's longest text.
-        most: characters beyond which no limit is needed.
         clock: seconds of CPU time of the calling thread.
-
-    Returns:
-        The limit, a power of two or the need of `max_length`, so that noise seldom changes it.
-
-    Raises:
-        BundleError: a text of the model's length may cost more than LIMIT_SECONDS; the message
-            names the pattern.
     """
-    if QUADRATIC in _patterns(tokenizer):
-        raise BundleError(
-            (
-                f"has the pattern {QUADRATIC!r}, whose cost grows with the square of a run of "
-                f"line breaks; put {MENDED!r} in its place in the checkpoint and export again"
-            ),
-            file,
-        )
-    needed = CHARACTERS_PER_TOKEN * max_length
+    usual = max(USUAL_CHARACTERS, 1 << (CHARACTERS_PER_TOKEN * max_length - 1).bit_length())
     spellings = Spelled(tokenizer).spellings
     units = units_for(spellings.values())
     readers = (tokenizer, as_plain_text(tokenizer, spellings))
-    probes = [(probe(reader.encode, max(most, needed), clock, units), reader) for reader in readers]
-    found, slower = min(probes, key=lambda each: each[0].characters)
-    if found.characters < needed:
-        raise BundleError(_refusal(slower, found, needed, clock, units), file)
-    cost = 0.0 if math.isinf(found.seconds) else 1e6 * found.seconds / found.tried
-    return TokenizerLimit(
-        max_characters=max(needed, 1 << (found.characters.bit_length() - 1)),
-        worst=found.worst,
-        worst_ms_per_1000_characters=float(f"{cost:.2g}"),
-    )
+    found = min(probe(reader.encode, usual, clock, units) for reader in readers)
+    return TokenizerLimit(max_characters=found.characters, worst=found.worst)
 
 
 def units_for(spellings: Collection[str]) -> Mapping[str, str]:
@@ -132,28 +99,52 @@ def units_for(spellings: Collection[str]) -> Mapping[str, str]:
 
 def probe(
     read: Callable[[str], object],
-    most: int = MOST_CHARACTERS,
+    usual: int = USUAL_CHARACTERS,
     clock: Clock = time.thread_time,
     units: Mapping[str, str] = UNITS,
 ) -> Probed:
-    """Read texts of every kind, doubled until one costs STEP_SECONDS; then extrapolate by growth.
+    """Return the limit by how the cost of each kind of text grows with its length.
 
     Args:
         read: the function to measure.
-        most: characters at which to stop.
+        usual: the limit if all costs are proportional to the length.
         clock: see `limit_of`.
         units: the repeated text of each kind, by the kind's name.
     """
-    size, before = FIRST_CHARACTERS, dict.fromkeys(units, 0.0)
-    while True:
-        size = min(size, most)
-        costs = {kind: _cost(read, text_of(kind, size, units), clock) for kind in units}
-        if max(costs.values()) >= STEP_SECONDS or size == most:
+    found = {kind: _allowed(read, kind, usual, clock, units) for kind in units}
+    worst = min(found, key=lambda kind: found[kind])
+    return Probed(found[worst], worst if found[worst] < usual else NO_KIND)
+
+
+def _allowed(
+    read: Callable[[str], object], kind: str, usual: int, clock: Clock, units: Mapping[str, str]
+) -> int:
+    """Return the most characters of one kind of text."""
+
+    def cost(size: int) -> float:
+        return _cost(read, text_of(kind, size, units), clock)
+
+    before = 0.0
+    for size in SIZES:
+        seconds = cost(size)
+        if math.isinf(seconds):
+            return min(usual, size // 4)
+        if seconds >= STEP_SECONDS or size == SIZES[-1]:
             break
-        size, before = 2 * size, costs
-    affordable = {kind: _affordable(size, costs[kind], before[kind]) for kind in units}
-    worst = min(affordable, key=lambda kind: (affordable[kind], -costs[kind]))
-    return Probed(round(min(most, affordable[worst])), worst, size, costs[worst])
+        before = seconds
+    if seconds < SLOW_SECONDS or size == SIZES[0]:
+        return usual if seconds < STEP_SECONDS else size
+    growth = _growth(before, seconds)
+    for _ in range(CONFIRMATIONS - 1):
+        if growth == 1:
+            break
+        growth = min(growth, _growth(cost(size // 4), cost(size)))
+    return usual if growth == 1 else min(usual, 1 << STEPS_BITS // growth)
+
+
+def _growth(quarter: float, seconds: float) -> int:
+    """Return the power of the length that costs grow by: 1, 2 for the square, and so on."""
+    return max(1, round(math.log(seconds / quarter, 4))) if quarter > 0 else 1
 
 
 def text_of(kind: str, characters: int, units: Mapping[str, str] = UNITS) -> str:
@@ -182,69 +173,3 @@ def _cost(read: Callable[[str], object], text: str, clock: Clock) -> float:
 def is_panic(error: BaseException) -> bool:
     """Return whether an error is a panic of the library, as at Oniguruma's backtracking limit."""
     return type(error).__name__ == "PanicException"  # cannot be imported, and is not an Exception
-
-
-def _affordable(size: int, seconds: float, half: float) -> float:
-    """Return the characters for LIMIT_SECONDS, if `size` cost `seconds` and half of them `half`."""
-    if math.isinf(seconds):
-        return size / 2
-    if seconds <= 0:
-        return math.inf
-    growth = max(1.0, math.log2(seconds / half)) if half > 0 else 1.0  # 1: linear, 2: quadratic
-    return size * math.pow(LIMIT_SECONDS / seconds, 1 / growth)
-
-
-def _refusal(
-    tokenizer: tokenizers.Tokenizer,
-    found: Probed,
-    needed: int,
-    clock: Clock,
-    units: Mapping[str, str],
-) -> str:
-    """Return the error message for a tokenizer that is too slow."""
-    cost = (
-        "cannot read"
-        if math.isinf(found.seconds)
-        else f"needs {found.seconds:.2g} s of CPU time for"
-    )
-    what = (
-        f"{cost} {found.tried} characters of one kind ({found.worst}), "
-        f"through {_blamed(tokenizer, found, clock, units)}"
-    )
-    rule = (
-        f"a text of {needed} characters, {CHARACTERS_PER_TOKEN} for each token of the model, "
-        f"may cost {LIMIT_SECONDS} s"
-    )
-    fits = found.characters // CHARACTERS_PER_TOKEN
-    remedy = "mend it in the checkpoint and export again" + (
-        f", or export with --max-length {fits}" if fits else ""
-    )
-    return f"{what}; {rule}; {remedy}"
-
-
-def _blamed(
-    tokenizer: tokenizers.Tokenizer, found: Probed, clock: Clock, units: Mapping[str, str]
-) -> str:
-    """Return the part of a tokenizer that costs most on the worst text."""
-    text = text_of(found.worst, found.tried, units)
-    costs = {
-        pattern: _cost(
-            normalizers.Replace(tokenizers.Regex(pattern), "").normalize_str, text, clock
-        )
-        for pattern in _patterns(tokenizer)
-    }
-    slowest = max(costs, key=costs.__getitem__, default="")
-    if slowest and costs[slowest] >= found.seconds / 2:
-        return f"the pattern {slowest!r:.200}"
-    return f"its {type(tokenizer.model).__name__} model"
-
-
-def _patterns(tokenizer: tokenizers.Tokenizer) -> list[str]:
-    """Return the regular expressions of a tokenizer."""
-    found = list[Any]()
-
-    def see(described: dict[str, Any]) -> None:
-        found.append(described.get("Regex"))
-
-    json.loads(tokenizer.to_str(), object_hook=see)
-    return [pattern for pattern in found if isinstance(pattern, str)]

@@ -20,6 +20,7 @@ from headlight.runtime.engine.engine import Engine
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.onnx_session import gpu_installed
 from headlight.runtime.tokenization.input_checks import Truncation
+from headlight.runtime.tokenization.long_texts import CHARACTERS_PER_TOKEN
 from headlight.spec import Truncate
 from headlight_service.app.startup_steps import OPENING, SELF_TEST, StartupSteps
 from headlight_service.config.command_line import ConfigError
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headlight_service.app.assembly")
 LEAST_STREAM_OUTPUT_BYTES, MOST_STREAM_OUTPUT_BYTES = 64 << 20, 1 << 30  # range of the default
-# Some 4 are usual; only nonsense, or a text far too long, has more than this limit.
-CHARACTERS_PER_TOKEN = 64
 TRUNCATIONS: Mapping[Truncate, Truncation] = {
     "refuse": "refuse",
     "end": "cut_end",
@@ -59,7 +58,7 @@ def load(config: Config, steps: StartupSteps | None = None) -> Runtime:
 
     Raises:
         BundleError: naming the file at fault.
-        ConfigError: the limits do not fit the model.
+        ConfigError: no bundle is named.
     """
     if config.bundle is None:
         raise ConfigError("no bundle is named; `prepare` finds the model's")
@@ -81,12 +80,15 @@ def load(config: Config, steps: StartupSteps | None = None) -> Runtime:
         gpu=Gpu(config.gpu_device, config.gpu_memory_bytes),
         self_test=False,  # all golden inputs run below
     )
-    measure_tokenizer(runtime, asked_characters(config, runtime.bundle.manifest))
+    measure_tokenizer(runtime)
     manifest = runtime.bundle.manifest  # includes the tokenizer's limit
     if config.max_request_tokens < manifest.max_length:
-        raise ConfigError(
-            f"--max-request-tokens is {config.max_request_tokens}; the model takes "
-            f"{manifest.max_length} tokens, so allow at least as many"
+        log.warning(
+            (
+                f"--max-request-tokens is {config.max_request_tokens}; one text of the model has "
+                f"up to {manifest.max_length} tokens, and this number is allowed"
+            ),
+            extra={"event": "request_limit_raised", "max_request_tokens": manifest.max_length},
         )
     asked, held = config.max_text_characters, max_characters(config, manifest)
     if asked is not None and held < asked:
@@ -109,30 +111,29 @@ def load(config: Config, steps: StartupSteps | None = None) -> Runtime:
     return runtime
 
 
-def measure_tokenizer(runtime: Runtime, most: int) -> None:
+def measure_tokenizer(runtime: Runtime) -> None:
     """Add the tokenizer's limit to a manifest that was exported before limits were measured.
 
-    Measuring with texts of `most` characters takes a second. Refusing all older bundles would also
-    refuse harmless ones.
-
-    Raises:
-        BundleError: the tokenizer is too slow; see `limit_of`.
+    That takes seconds. Refusing all older bundles would also refuse harmless ones.
     """
     manifest = runtime.bundle.manifest
     if runtime.tokenizer is not None and manifest.tokenizer_limit is None:
-        limit = runtime.tokenizer.measure(most)
+        limit = runtime.tokenizer.measure()
         runtime.bundle.manifest = dataclasses.replace(manifest, tokenizer_limit=limit)
 
 
-def asked_characters(config: Config, manifest: Manifest) -> int:
-    """Return the characters of one text that the options allow."""
-    return config.max_text_characters or CHARACTERS_PER_TOKEN * manifest.max_length
-
-
 def max_characters(config: Config, manifest: Manifest) -> int:
-    """Return the characters of one text that are read: the options' limit, or the tokenizer's."""
-    asked, limit = asked_characters(config, manifest), manifest.tokenizer_limit
-    return asked if limit is None else min(asked, limit.max_characters)
+    """Return the characters of one text that is not truncated: the options', or the tokenizer's."""
+    asked = config.max_text_characters or CHARACTERS_PER_TOKEN * manifest.max_length
+    return min(asked, max_characters_read(config, manifest))
+
+
+def max_characters_read(config: Config, manifest: Manifest) -> int:
+    """Return the characters that are read of one text that is truncated."""
+    asked, limit = config.max_text_characters, manifest.tokenizer_limit
+    if limit is None:
+        return asked or CHARACTERS_PER_TOKEN * manifest.max_length
+    return min(asked or limit.max_characters, limit.max_characters)
 
 
 def fell_back(config: Config, runtime: Runtime) -> bool:
@@ -181,7 +182,7 @@ def limits(config: Config, manifest: Manifest) -> Limits:
         max_unary_response_bytes=config.max_unary_response_bytes,
         max_stream_output_bytes=min(of_stream, largest_output(_of_all(config, of_stream))),
         max_stream_in_flight=config.max_stream_in_flight,
-        max_request_tokens=config.max_request_tokens,
+        max_request_tokens=max(config.max_request_tokens, manifest.max_length),
     )
 
 
@@ -252,6 +253,7 @@ def assemble(
         TRUNCATIONS[config.truncation],
         config.served_model_name,
         config.empty_texts,
+        max_characters_read(config, manifest),
     )
 
 
@@ -261,10 +263,10 @@ def make_admission(
     """Return the admission control, with the limits of the options."""
     # Bulk may fill the queue except a reserve. The largest request must fit into an empty queue.
     bulk = max(
-        config.max_queue_tokens - config.max_queue_tokens // RESERVE, config.max_request_tokens
+        config.max_queue_tokens - config.max_queue_tokens // RESERVE, told.max_request_tokens
     )
     return Admission(
-        max_tokens=config.max_queue_tokens,
+        max_tokens=max(config.max_queue_tokens, told.max_request_tokens),
         max_bulk_tokens=bulk,
         max_request_bytes=config.max_queue_bytes,
         max_output_bytes=_of_all(config, told.max_stream_output_bytes),

@@ -61,7 +61,7 @@ class TextOptions:
         COUNT,
         (
             "characters of one text with its prompt (default: 64 per token of the longest text); "
-            "the bundle's tokenizer_limit is kept, too"
+            "the bundle's tokenizer_limit is kept, too; of a text to be truncated, so many are read"
         ),
     )
 

@@ -46,7 +46,8 @@ class ServedModel:
         ref: reference to its weights.
         names: names by which requests address it; answers of other tools' protocols have the first.
         accepts: accepted kinds of input, among "text", "pair", "ids".
-        max_characters: most characters of one text.
+        max_characters: most characters of one text that is not truncated.
+        max_characters_read: most characters that are read of one that is.
         special_tokens: reading of special tokens unless a request sets it.
         truncation: treatment of a text that is too long unless a request sets it.
         empty_texts: treatment of an empty text unless a request sets it.
@@ -67,6 +68,7 @@ class ServedModel:
         truncation: Truncation = "refuse",
         served_names: Sequence[str] = (),
         empty_texts: EmptyTexts = "refuse",
+        max_characters_read: int | None = None,
     ) -> None:
         manifest = runtime.bundle.manifest
         texts = runtime.tokenizer is not None
@@ -76,6 +78,7 @@ class ServedModel:
         self.admission = admission
         self.metrics = metrics
         self.max_characters = max_characters
+        self.max_characters_read = max_characters_read or max_characters
         self.special_tokens: SpecialTokens = special_tokens
         self.truncation: Truncation = truncation
         self.empty_texts: EmptyTexts = empty_texts

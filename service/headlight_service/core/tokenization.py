@@ -12,7 +12,12 @@ from headlight.runtime.encode_items import EncodeItem, Selection, item_of
 from headlight.runtime.spans.span_choice import SPANS
 from headlight.runtime.spans.span_items import SpanItems, place_all
 from headlight.runtime.spans.span_sums import SUM_BYTES
-from headlight.runtime.tokenization.input_checks import Truncation, too_many_tokens
+from headlight.runtime.tokenization.input_checks import (
+    SHORTEN_OR_CUT,
+    SHORTEN_OR_SPLIT,
+    Truncation,
+    too_many_tokens,
+)
 from headlight.runtime.values import Floats, Tokenized
 from headlight.spec import EmptyTexts, SpecialTokens
 from headlight_service.core.requests.request import Input, Pair, Request, TokenIds
@@ -30,11 +35,12 @@ class TokenizationJob(NamedTuple):
 
     Attributes:
         sizes: characters or ids of each input, its prompt included.
-        size: their sum.
+        size: characters or ids that may be read of all of them.
         with_info: whether tokens are to be described.
         max_tokens: most tokens of all inputs together, or of a slice of them.
         limit: whether the tokens of one input are limited.
         prompt: prompt before each single text.
+        most: characters of one input that may be read if it is truncated.
         first_prompt: prompt before the first input instead; None: the same as before all.
         sliced: whether inputs of more tokens are read and computed in slices.
     """
@@ -49,8 +55,16 @@ class TokenizationJob(NamedTuple):
     prompt: str
     special_tokens: SpecialTokens
     empty_texts: EmptyTexts
+    most: int
     first_prompt: str | None = None
     sliced: bool = False
+
+
+class _Room(NamedTuple):
+    """The most characters of one input, None for any, and the remedy for more."""
+
+    characters: int | None
+    remedy: str
 
 
 def encoding_job(request: Request, model: ServedModel, selection: Selection) -> TokenizationJob:
@@ -79,8 +93,11 @@ def sided_job(
     Raises:
         InvalidInput: naming the field.
     """
-    inputs = request.inputs
-    sizes = _sizes(inputs[:1], model, first) + _sizes(inputs[1:], model, others, 1)
+    inputs, room = request.inputs, _room(request, model, limit=True)
+    sizes = [
+        *_sizes(inputs[:1], model, first, room),
+        *_sizes(inputs[1:], model, others, room, first=1),
+    ]
     most = model.limits.max_request_tokens
     job = _made(request, model, sizes, others, with_info, most, limit=True)
     return job._replace(first_prompt=first.text)
@@ -94,7 +111,7 @@ def _job(
         prompt = model.runtime.prompts.choose(request.prompt_name, request.prompt_text)
     if not 1 <= len(request.inputs) <= most:
         raise InvalidInput("inputs", f"has {len(request.inputs)} entries; send 1 to {most}")
-    sizes = _sizes(request.inputs, model, prompt)
+    sizes = _sizes(request.inputs, model, prompt, _room(request, model, limit=limit))
     return _made(request, model, sizes, prompt, with_info, max_tokens, limit=limit)
 
 
@@ -111,7 +128,7 @@ def _made(
     return TokenizationJob(
         request.inputs,
         sizes,
-        sum(sizes),
+        sum([min(size, model.max_characters_read) for size in sizes]),
         with_info,
         max_tokens,
         request.truncation or model.truncation,
@@ -119,11 +136,21 @@ def _made(
         prompt.text,
         request.special_tokens or model.special_tokens,
         request.empty_texts or model.empty_texts,
+        model.max_characters_read,
     )
 
 
+def _room(request: Request, model: ServedModel, *, limit: bool) -> _Room:
+    """Return the room for each input of a request; `limit`: whether its tokens are limited."""
+    if not limit:
+        return _Room(model.max_characters, SHORTEN_OR_SPLIT)
+    if (request.truncation or model.truncation) == "refuse":
+        return _Room(model.max_characters, SHORTEN_OR_CUT)
+    return _Room(None, "")  # the tokenizer reads only a part
+
+
 def _sizes(
-    inputs: Sequence[Input], model: ServedModel, prompt: Prompt, first: int = 0
+    inputs: Sequence[Input], model: ServedModel, prompt: Prompt, allowed: _Room, first: int = 0
 ) -> list[int]:
     """Return the characters or ids of each input. Raises InvalidInput: one is not accepted.
 
@@ -134,12 +161,14 @@ def _sizes(
     return [
         before + len(value)
         if isinstance(value, str) and len(value) <= room  # the usual case
-        else _checked_size(place, value, model, prompt)
+        else _checked_size(place, value, model, prompt, allowed)
         for place, value in enumerate(inputs, first)
     ]
 
 
-def _checked_size(place: int, value: Input, model: ServedModel, prompt: Prompt) -> int:
+def _checked_size(
+    place: int, value: Input, model: ServedModel, prompt: Prompt, allowed: _Room
+) -> int:
     kind = kind_of(value)
     field = f"inputs[{place}].{kind}"
     if kind not in model.accepts:
@@ -155,12 +184,12 @@ def _checked_size(place: int, value: Input, model: ServedModel, prompt: Prompt) 
     characters = before + (len(value) if isinstance(value, str) else sum(map(len, value)))
     # Tokenising takes some 350 bytes and 2 µs a character: a text that cannot fit is refused
     # unread.
-    if characters > model.max_characters:
+    if allowed.characters is not None and characters > allowed.characters:
         own = f", {before} of them its prompt" if before else ""
         raise InvalidInput(
             field,
-            f"has {characters} characters{own}; at most {model.max_characters} are read;"
-            " shorten it, or split it into several texts",
+            f"has {characters} characters{own}; at most {allowed.characters} are read; "
+            f"{allowed.remedy}",
         )
     return characters
 
@@ -294,4 +323,5 @@ def _read(
         with_info=job.with_info,
         special_tokens=job.special_tokens,
         empty_texts=job.empty_texts,
+        most=job.most,
     )

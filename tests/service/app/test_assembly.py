@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from headlight.errors import BundleError
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight.runtime.providers import provider_choice, worker_layout
@@ -165,7 +164,7 @@ def test_a_dry_run_is_not_refused_for_its_answer_size(runtime: Runtime) -> None:
     tokenizers.close()
 
 
-LIMIT = TokenizerLimit(max_characters=50_000, worst="tabs", worst_ms_per_1000_characters=4.0)
+LIMIT = TokenizerLimit(max_characters=50_000, worst="tabs")
 
 
 @pytest.mark.parametrize(
@@ -209,7 +208,7 @@ def test_the_tokenizer_of_an_older_bundle_is_measured_at_start(
     assert max_characters(Config(bundle=Path("b")), runtime.bundle.manifest) <= limit.max_characters
 
 
-def test_an_older_bundle_with_the_quadratic_pattern_is_refused(
+def test_a_slow_tokenizer_of_an_older_bundle_lowers_the_limit(
     bundle_path: Path, tmp_path: Path
 ) -> None:
     copy = older(bundle_path, tmp_path / "older")
@@ -217,7 +216,20 @@ def test_an_older_bundle_with_the_quadratic_pattern_is_refused(
     values["normalizer"] = {"type": "Replace", "pattern": {"Regex": r"\n(?!\s*\n)"}, "content": "x"}
     (copy / "tokenizer.json").write_text(json.dumps(values))
     relist(copy, "tokenizer.json")
-    with pytest.raises(
-        BundleError, match=r"has the pattern .* square of a run of line breaks.* export again"
-    ):
-        assembly.load(Config(bundle=copy, provider="cpu"))
+    runtime = assembly.load(Config(bundle=copy, provider="cpu"))
+    assert runtime.bundle.manifest.tokenizer_limit == TokenizerLimit(
+        max_characters=8192, worst="line breaks"
+    )
+
+
+def test_one_text_of_the_model_fits_a_request_whatever_the_options(
+    bundle_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = Config(bundle=bundle_path, provider="cpu", max_request_tokens=1, max_queue_tokens=1)
+    with caplog.at_level(logging.WARNING, logger="headlight_service"):
+        longest = assembly.load(config).bundle.manifest
+    assert [vars(record)["event"] for record in logged(caplog)] == ["request_limit_raised"]
+    told = limits(config, longest)
+    assert told.max_request_tokens == longest.max_length
+    admission = make_admission(config, told, WaitEstimate(1))
+    assert admission.tokens.limit == admission.bulk.limit == longest.max_length

@@ -230,12 +230,6 @@ def test_text_can_be_asked_for_without_a_terminal(bundle: Path) -> None:
     assert f"  error: --grpc {address} is in use; " in line
 
 
-def test_limits_below_one_text_of_the_model_are_refused(bundle: Path) -> None:
-    done = run(bundle, "--check", "--max-request-tokens", "1")
-    assert done.returncode == 2
-    assert "--max-request-tokens is 1; the model takes" in done.stderr
-
-
 @pytest.mark.parametrize("option", ["--grpc", "--http", "--rest", "--health"])
 def test_a_taken_port_is_one_line_and_exit_code_1(bundle: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -65,6 +65,7 @@ def job(
         prompt,
         "parse",
         "refuse",
+        1 << 20,
     )
     return made._replace(**changes)
 

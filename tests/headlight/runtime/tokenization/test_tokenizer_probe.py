@@ -5,6 +5,8 @@ With a simulated clock that texts advance, and with real tokenizers that are slo
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,25 +15,20 @@ import pytest
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
-from headlight.errors import BundleError, InvalidInput
+from headlight.errors import InvalidInput
+from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight.runtime.tokenization import tokenizer_probe
 from headlight.runtime.tokenization.token_kinds import Spelled, as_plain_text
 from headlight.runtime.tokenization.tokenizer import Tokenizer
 from headlight.runtime.tokenization.tokenizer_probe import (
-    CHARACTERS_PER_TOKEN,
-    LIMIT_SECONDS,
-    MOST_CHARACTERS,
-    STEP_SECONDS,
     UNITS,
+    USUAL_CHARACTERS,
     limit_of,
     probe,
     text_of,
 )
 
-# Some 0.2 s for 10,000 tabs: only a machine a thousand times as fast could read 400,000 of
-# them in that time.
-SLOW_ON_TABS = r"\t(?!\s*x)"
-LONG = 100_000  # tokens
+SLOW_ON_TABS = r"\t(?!\s*x)"  # by the square of their number
 PanicException = type("PanicException", (BaseException,), {})
 
 
@@ -70,49 +67,29 @@ def test_known_slow_texts_are_tried_at_full_length(named: str) -> None:
         assert [len(text_of(kind, size)) for size in (16, 64, 8192)] == [16, 64, 8192]
 
 
-def test_the_limit_of_a_linear_tokenizer_is_its_length_at_the_cost_limit() -> None:
-    reader = Reader(lambda _, size: 2e-6 * size)
-    found = probe(reader.read, clock=reader.clock)
-    assert found.characters == pytest.approx(LIMIT_SECONDS / 2e-6, rel=1e-3)
-    assert reader.longest * 2e-6 < 2 * STEP_SECONDS, (
-        "no text costs much more than is needed to tell"
-    )
+@pytest.mark.parametrize("speed", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize(
+    ("price", "found"),
+    [
+        (lambda size: 1e-6 * size, (USUAL_CHARACTERS, "none")),
+        (lambda size: 1e-7 * size * math.log2(size), (USUAL_CHARACTERS, "none")),
+        (lambda size: 1e-9 * size**2, (8192, "tabs")),
+        (lambda size: 1e-9 * size**3, (256, "tabs")),
+        (lambda size: 1e-9 * size**4, (64, "tabs")),
+    ],
+)
+def test_the_growth_of_the_cost_sets_the_limit_on_any_machine(
+    speed: float, price: Callable[[int], float], found: tuple[int, str]
+) -> None:
+    reader = Reader(lambda first, size: (price(size) if first == "\t\t" else 1e-6 * size) / speed)
+    assert probe(reader.read, clock=reader.clock) == found
 
 
-@pytest.mark.parametrize(("power", "unit"), [(2, 1e-9), (3, 1e-12)])
-def test_the_text_kind_with_the_highest_growth_sets_the_limit(power: int, unit: float) -> None:
-    reader = Reader(lambda first, size: unit * size**power if first == "\t\t" else 1e-7 * size)
-    found = probe(reader.read, clock=reader.clock)
-    assert found.worst == "tabs"
-    assert found.characters == pytest.approx((LIMIT_SECONDS / unit) ** (1 / power), rel=0.01)
-
-
-def test_growth_of_a_kind_other_than_the_slowest_counts() -> None:
-    """Punctuation costs more at the last length tried; line breaks cost more soon after."""
-    reader = Reader(
-        lambda first, size: (
-            7e-17 * size**3 if first == "\n\n" else 1e-6 * size if first == ".," else 0.0
-        )
-    )
-    found = probe(reader.read, clock=reader.clock)
-    assert found.worst == "line breaks"
-    assert found.characters == pytest.approx((LIMIT_SECONDS / 7e-17) ** (1 / 3), rel=0.01)
-
-
-def test_one_slow_measurement_changes_nothing() -> None:
-    """As with a cold cache: it costs twenty times as much, every other time."""
-    turns = iter(range(10**9))
+def test_noise_changes_nothing() -> None:
+    """As with a cold cache: every other reading costs twenty times as much."""
+    turns = itertools.count()
     reader = Reader(lambda _, size: 2e-6 * size * (20 if next(turns) % 2 == 0 else 1))
-    assert probe(reader.read, clock=reader.clock).characters == pytest.approx(
-        LIMIT_SECONDS / 2e-6, rel=1e-3
-    )
-
-
-def test_a_tokenizer_of_no_cost_is_limited() -> None:
-    reader = Reader(lambda _, size: 0.0)
-    assert probe(reader.read, clock=reader.clock).characters == MOST_CHARACTERS
-    assert probe(reader.read, 5000, reader.clock).characters == 5000
-    assert probe(reader.read, 10, reader.clock).characters == 10
+    assert probe(reader.read, clock=reader.clock) == (USUAL_CHARACTERS, "none")
 
 
 def test_lengths_that_make_the_library_panic_are_beyond_the_limit() -> None:
@@ -120,93 +97,47 @@ def test_lengths_that_make_the_library_panic_are_beyond_the_limit() -> None:
         if text[0] == " " and len(text) > 100:
             raise PanicException
 
-    found = probe(read, clock=lambda: 0.0)
-    assert (found.worst, found.characters) == ("spaces", 64)
+    assert probe(read, clock=lambda: 0.0) == (64, "spaces")
 
 
 def test_refused_texts_are_measured_and_interrupts_are_raised() -> None:
-    reader = Reader(lambda _, size: 2e-6 * size)
+    reader = Reader(lambda _, size: 1e-8 * size**2)
 
     def refuse(text: str) -> None:
         reader.read(text)
         raise ValueError("no such piece")
 
-    assert probe(refuse, clock=reader.clock).characters == pytest.approx(
-        LIMIT_SECONDS / 2e-6, rel=1e-3
-    )
+    assert probe(refuse, clock=reader.clock).characters == 8192
     with pytest.raises(KeyboardInterrupt):
         probe(lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
 
 
-def test_a_slow_pattern_is_named_with_the_limit_and_the_remedy() -> None:
-    with pytest.raises(BundleError) as caught:
-        limit_of(split_by(SLOW_ON_TABS), "tokenizer.json", LONG)
-    message = str(caught.value)
-    assert caught.value.file == "tokenizer.json"
-    assert repr(SLOW_ON_TABS) in message
-    assert "(tabs)" in message
-    assert f"{CHARACTERS_PER_TOKEN * LONG} characters" in message
-    assert "export with --max-length " in message
-    assert "\n" not in message
-
-
-def test_a_pattern_that_makes_the_library_give_up_is_named() -> None:
-    with pytest.raises(
-        BundleError, match=r"cannot read .* characters of one kind .* the pattern '\(a\+\)\+b'"
-    ):
-        limit_of(split_by("(a+)+b"), "tokenizer.json", 16)
-
-
-def test_a_slow_tokenizer_model_is_named_if_no_pattern_is_slow() -> None:
+def word_pieces() -> tokenizers.Tokenizer:
+    """Return a tokenizer for which each text is one word, of which it tries every part."""
     pieces = {"[UNK]": 0, "a": 1, "##a": 2}
-    tokenizer = tokenizers.Tokenizer(
+    return tokenizers.Tokenizer(
         models.WordPiece(pieces, unk_token="[UNK]", max_input_chars_per_word=10**6)
     )
-    with pytest.raises(BundleError, match=r"\(one long word\), through its WordPiece model"):
-        limit_of(tokenizer, "tokenizer.json", LONG)
 
 
-def test_a_slow_tokenizer_of_a_short_model_gets_a_limit_that_bounds_its_cost(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("tokenizer", "characters", "worst"),
+    [
+        (lambda: split_by("x"), USUAL_CHARACTERS, "none"),
+        (lambda: split_by(SLOW_ON_TABS), 8192, "tabs"),
+        (lambda: split_by("(a+)+b"), 16, "one long word"),
+        (word_pieces, 8192, "line breaks"),
+    ],
+)
+def test_real_tokenizers_are_limited_by_their_slowest_kind_of_text(
+    tokenizer: Callable[[], tokenizers.Tokenizer], characters: int, worst: str
 ) -> None:
-    split_by(SLOW_ON_TABS).save(str(tmp_path / "tokenizer.json"))
-    tokenizer = Tokenizer(tmp_path / "tokenizer.json", 16)
-    limit = tokenizer.measure(MOST_CHARACTERS)
-    assert limit.worst == "tabs"
-    assert limit.max_characters >= CHARACTERS_PER_TOKEN * 16
-    assert limit.max_characters.bit_count() == 1
-    began = time.thread_time()
-    tokenizer.encode("a" + text_of("tabs", limit.max_characters - 1), limit=False)
-    assert time.thread_time() - began < 5 * LIMIT_SECONDS
+    assert limit_of(tokenizer(), 512) == TokenizerLimit(max_characters=characters, worst=worst)
 
 
-def test_the_limit_is_a_power_of_two_or_the_need_of_the_model(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tokenizer = split_by("x")
-
-    def measured(read: object, most: int, *_: object) -> tokenizer_probe.Probed:
-        reader = Reader(lambda _, size: 2e-6 * size)  # 100,000 characters
-        return probe(reader.read, most, reader.clock)
-
-    monkeypatch.setattr(tokenizer_probe, "probe", measured)
-    limits = [limit_of(tokenizer, "tokenizer.json", length) for length in (2048, 20_000)]
-    assert [limit.max_characters for limit in limits] == [65_536, 80_000]
-    assert {limit.worst_ms_per_1000_characters for limit in limits} == {2.0}
-    with pytest.raises(BundleError, match="--max-length 25000"):
-        limit_of(tokenizer, "tokenizer.json", 30_000)
-
-
-@pytest.mark.parametrize("length", [8, 2048])
-def test_the_formerly_shipped_pattern_is_refused_on_any_machine(length: int) -> None:
-    def clock() -> float:
-        raise AssertionError("nothing is measured")
-
-    with pytest.raises(BundleError) as caught:
-        limit_of(split_by(r"\n(?!\s*\n)"), "tokenizer.json", length, clock=clock)
-    assert repr(r"\n(?!\s*\n)") in str(caught.value)
-    assert repr(r"\n(?![^\S\n]*\n)") in str(caught.value)
-    assert "export again" in str(caught.value)
+@pytest.mark.parametrize(("length", "characters"), [(8192, 65_536), (32_768, 262_144)])
+def test_a_model_of_long_texts_gets_a_limit_that_holds_them(length: int, characters: int) -> None:
+    assert limit_of(split_by("x"), length, lambda: 0.0).max_characters == characters
 
 
 @pytest.mark.parametrize("around", [0, 1000])
@@ -257,18 +188,17 @@ def test_near_spellings_of_special_tokens_are_tried_in_both_readings(
 
     def noted(
         read: Callable[[str], object],
-        most: int,
+        usual: int,
         clock: Callable[[], float],
         units: Mapping[str, str],
     ) -> object:
         # A bound method of the library.
         plain = getattr(read, "__self__").encode_special_tokens  # noqa: B009
         seen.append((plain, set(units.values())))
-        worst = "a special token without its end"
-        return tokenizer_probe.Probed(3000 if plain else 5000, worst, 16, 0.1)
+        return tokenizer_probe.Probed(2048 if plain else 4096, "tabs")
 
     monkeypatch.setattr(tokenizer_probe, "probe", noted)
-    assert limit_of(tokenizer, "tokenizer.json", 16).max_characters == 2048
+    assert limit_of(tokenizer, 16).max_characters == 2048
     assert [plain for plain, _ in seen] == [False, True]
     for _, units in seen:
         assert units == {*UNITS.values(), "<[", "[MASK"}

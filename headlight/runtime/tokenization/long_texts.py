@@ -1,0 +1,194 @@
+"""Texts far longer than the model takes: truncation reads only a part of their characters.
+
+A part is enough if the characters beyond it cannot change the tokens that truncation keeps. They
+can change the pre-token at the cut, a special token that the cut splits, and the pre-tokens of one
+number, which some patterns group from its end. So the kept tokens must end before the pre-token of
+the last character that lies before all of these.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import tokenizers
+
+from headlight.errors import InvalidInput
+from headlight.runtime.tokenization.input_checks import (
+    SHORTEN_OR_SPLIT,
+    Truncation,
+    truncate,
+)
+from headlight.runtime.tokenization.token_kinds import prompt_tokens
+from headlight.runtime.values import Ids, Tokenized
+
+Value = str | tuple[str, str]
+# Some 4 are usual. An input of more characters for each token of the model is not read whole.
+CHARACTERS_PER_TOKEN = 64
+FIRST_PER_TOKEN = 8  # characters read first for each token of the model; doubled until they decide
+
+
+class Part(NamedTuple):
+    """A part of an input that truncates to the same tokens, and the characters left out before it.
+
+    Attributes:
+        value: the text or pair of texts.
+        before: characters left out before the first, or only, and before the second text.
+    """
+
+    value: Value
+    before: tuple[int, int] = (0, 0)
+
+    def placed(self, found: Tokenized, whole: Value) -> Tokenized:
+        """Return its tokens as those of the whole input, whose number of tokens is estimated."""
+        if self.value is whole:
+            return found
+        share = _size(whole) / _size(self.value)
+        info = found.info
+        if info is not None and any(self.before):
+            # Only tokens without characters of the text end at 0.
+            moved = [
+                self.before[text] if end else 0
+                for text, end in zip(info.segments, info.ends, strict=True)
+            ]
+            info = dataclasses.replace(
+                info,
+                starts=tuple(map(operator.add, info.starts, moved)),
+                ends=tuple(map(operator.add, info.ends, moved)),
+            )
+        return found._replace(original_length=round(share * found.original_length), info=info)
+
+
+class LongTexts(NamedTuple):
+    """How long texts are cut.
+
+    Attributes:
+        read: tokenises a text or a pair; the tokens have offsets.
+        max_length: tokens that truncation leaves.
+        truncation: the end to cut.
+        prompt: text before each single text.
+        most: characters of one input that may be read, its prompt included; None: all.
+        reach: characters before a cut that may belong to a special token which it splits.
+    """
+
+    read: Callable[[Value], tokenizers.Encoding]
+    max_length: int
+    truncation: Truncation
+    prompt: str
+    most: int | None
+    reach: int
+
+    def part(self, value: Value) -> Part:
+        """Return the part of an input that is enough. Of a pair, the longer text is cut.
+
+        Raises:
+            InvalidInput: `most` characters are not enough.
+        """
+        texts = (value,) if isinstance(value, str) else value
+        longer = max(range(len(texts)), key=lambda at: len(texts[at]))
+        whole = len(texts[longer])
+        others = len(self.prompt) if isinstance(value, str) else len(texts[1 - longer])
+        room = whole if self.most is None else self.most - others
+        size = min(FIRST_PER_TOKEN * self.max_length, room)
+        while 0 < size < whole:
+            part = self._cut(value, longer, size)
+            if self._decides(part.value, longer) and self._same_prompt(value, part.value):
+                return part
+            if size == room:
+                break
+            size = min(2 * size, room)
+        if room < whole:
+            raise InvalidInput("", self._refusal(others + whole))
+        return Part(value)
+
+    def _cut(self, value: Value, at: int, size: int) -> Part:
+        text = value if isinstance(value, str) else value[at]
+        from_end = self.truncation == "cut_start"
+        kept = text[-size:] if from_end else text[:size]
+        before = len(text) - size if from_end else 0
+        if isinstance(value, str):
+            return Part(kept, (before, 0))
+        return (
+            Part((kept, value[1]), (before, 0)) if at == 0 else Part((value[0], kept), (0, before))
+        )
+
+    def _decides(self, value: Value, at: int) -> bool:
+        """Return whether a cut input has the kept tokens of any longer one.
+
+        Args:
+            value: the input, one text of which is cut.
+            at: which text of a pair is cut; 0 for a single text.
+        """
+        single = isinstance(value, str)
+        encoding = self.read(self.prompt + value if isinstance(value, str) else value)
+        if len(encoding) <= self.max_length:
+            return False
+        around = np.array(encoding.special_tokens_mask, dtype=np.bool_)
+        before = len(self.prompt) if single else 0
+        stays = around | prompt_tokens(encoding, before) if before else around
+        second = np.array([text == 1 for text in encoding.sequence_ids])
+        own = ~stays & (second == bool(at))
+        if 2 * int(own.sum()) <= int((~stays).sum()):
+            return False  # the other text of the pair may be the longer one
+        kept = truncate(stays, second, self.max_length, self.truncation, prompt=bool(before))
+        kept = kept[own[kept]]
+        text = value if isinstance(value, str) else value[at]
+        if self.truncation == "cut_end":
+            return _ends_before(encoding, own, kept, before + _end_unchanged(text, self.reach))
+        return _begins_behind(encoding, own, kept, before + _start_unchanged(text, self.reach))
+
+    def _same_prompt(self, value: Value, part: Value) -> bool:
+        """Return whether a prompt has the same tokens before a part as before the whole text."""
+        if not isinstance(value, str) or not isinstance(part, str):
+            return True  # a pair has no prompt
+        if not self.prompt or self.truncation == "cut_end":
+            return True
+        found = [
+            np.array(encoding.ids)[prompt_tokens(encoding, len(self.prompt))].tolist()
+            for encoding in (self.read(self.prompt + text) for text in (value[: len(part)], part))
+        ]
+        return bool(found[0] == found[1])
+
+    def _refusal(self, characters: int) -> str:
+        side = "last" if self.truncation == "cut_start" else "first"
+        return (
+            f"has {characters} characters; the {side} {self.most}, which are read, do not show "
+            f"where to cut it; {SHORTEN_OR_SPLIT}"
+        )
+
+
+def _size(value: Value) -> int:
+    return len(value) if isinstance(value, str) else sum(map(len, value))
+
+
+def _end_unchanged(text: str, reach: int) -> int:
+    """Return an index before which characters beyond the text's end change no pre-token's begin."""
+    end = len(text) - reach
+    while end > 0 and (text[end - 1].isdigit() or text[end - 1].isspace()):
+        end -= 1
+    return end
+
+
+def _start_unchanged(text: str, reach: int) -> int:
+    """Return an index behind which characters before the text change no pre-token's end."""
+    start = reach
+    while start < len(text) and (text[start].isdigit() or text[start].isspace()):
+        start += 1
+    return start
+
+
+def _ends_before(encoding: tokenizers.Encoding, own: Ids, kept: Ids, place: int) -> bool:
+    """Return whether the kept tokens end before the pre-token of the character at a place."""
+    words, offsets, tokens = encoding.word_ids, encoding.offsets, np.flatnonzero(own)
+    beyond = next((at for at in tokens if offsets[at][1] > place), tokens[-1])
+    return len(kept) > 0 and words[kept[-1]] < words[beyond]
+
+
+def _begins_behind(encoding: tokenizers.Encoding, own: Ids, kept: Ids, place: int) -> bool:
+    """Return whether the kept tokens begin behind the pre-token of the character at a place."""
+    words, offsets, tokens = encoding.word_ids, encoding.offsets, np.flatnonzero(own)
+    before = next((at for at in tokens[::-1] if offsets[at][0] <= place), tokens[0])
+    return len(kept) > 0 and words[kept[0]] > words[before]

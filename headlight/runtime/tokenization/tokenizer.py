@@ -166,7 +166,7 @@ class Tokenizer:
         Raises:
             InvalidInput: see `encode`; for the first invalid input, after the results before it.
         """
-        options = (prompt, truncation if limit else None, special_tokens)
+        options = (prompt, truncation if limit else None, special_tokens, empty_texts)
         cut = limit and truncation != "refuse"
         if not (cut and any(self._is_long(value, prompt, most) for value in values)):
             yield from self._encode_each(values, *options, with_info=with_info)
@@ -196,6 +196,7 @@ class Tokenizer:
         prompt: str,
         kept: Truncation | None,
         special_tokens: SpecialTokens,
+        empty_texts: EmptyTexts,
         *,
         with_info: bool,
     ) -> Iterator[Tokenized]:

@@ -38,7 +38,7 @@ from headlight_service.frontends.grpc.transport.grpc_server import GrpcServer
 from headlight_service.security.authentication import Authenticator
 from headlight_service.telemetry.metrics import Metrics
 from tests.service.calls import NARROW
-from tests.service.fakes import FakeEngine, FakeRuntime
+from tests.service.fakes import FakeEngine, FakeRuntime, fit
 from tests.service.steady import steady
 from tests.service.tracing import RecordedSpans
 
@@ -106,7 +106,7 @@ async def serving(
     port = bind(server, config.grpc)
     await server.start()
     readiness.set(serving=loaded)
-    model = assemble(cast(Runtime, runtime), config, metrics, tracing)
+    model = assemble(cast(Runtime, fit(runtime, config)), config, metrics, tracing)
     if loaded:
         models.add(model)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=NARROW) as channel:

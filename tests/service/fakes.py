@@ -26,6 +26,7 @@ from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.tokenization.input_checks import checked_ids
 from headlight.runtime.values import Role, Tokenized
 from headlight.runtime.vectors.vector_forms import AvailableForms, unit_length
+from headlight_service.config.options import Config
 
 ARCHITECTURE = Architecture(
     positions="rope", layers=3, heads=2, dim=4, pooled_dim=4, vocab_size=100
@@ -258,3 +259,11 @@ class FakeRuntime:
 def item(length: int, first: int = 1, **selection: Any) -> EncodeItem:
     """Return an item of `length` tokens."""
     return EncodeItem(np.full(length, first, dtype=np.int64), Selection(**selection))
+
+
+def fit(runtime: FakeRuntime, config: Config) -> FakeRuntime:
+    """Let one text of the model have no more tokens than a request may have."""
+    before = runtime.bundle.manifest
+    most = min(before.max_length, config.max_request_tokens)
+    runtime.bundle.manifest = dataclasses.replace(before, max_length=most)
+    return runtime

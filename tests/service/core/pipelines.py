@@ -28,7 +28,7 @@ from headlight_service.core.requests.request import Request
 from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.telemetry.metrics import Metrics
 from tests.service.batching import Clock
-from tests.service.fakes import DIM, FakeRuntime, FakeTokenizer
+from tests.service.fakes import DIM, FakeRuntime, FakeTokenizer, fit
 
 OVERHEAD = 7
 VECTOR_BYTES = 4 * DIM
@@ -114,7 +114,7 @@ class Core:
         self.engine.takes = lambda tokens: self.computing.append(threading.current_thread().name)
         config = Config(bundle=Path("none"), **options)
         self.engine.batch_tokens = config.batch_tokens or BATCH_TOKENS
-        self.model = assemble(cast(Runtime, self.runtime), config, self.metrics)
+        self.model = assemble(cast(Runtime, fit(self.runtime, config)), config, self.metrics)
         self.models = Models()
         self.models.add(self.model)
         self.tokenizers = TokenizerThreads(1)

@@ -45,6 +45,7 @@ def full() -> dict[str, Any]:
         "prompt_name": "query",
         "prompt_text": "q: ",
         "truncation": "cut_end",
+        "empty_texts": "encode",
         "special_tokens": "text",
         "head_masks": [None, np.ones((3, 2), dtype=np.float32)],
         "dry_run": True,

@@ -85,7 +85,7 @@ def test_a_wheel_without_cuda_is_reported(
     install(monkeypatch, Devices(1), wheel=False)
     with pytest.raises(
         BundleError,
-        match=re.escape(f"pip uninstall onnxruntime`, then `{remedy('gpu')}`"),
+        match=re.escape(f"pip uninstall onnxruntime`, then {remedy('gpu')}"),
     ):
         Runtime(bundle_path, provider="cuda")
 

@@ -29,7 +29,7 @@ from headlight_service.frontends.http.connection import Connection
 from headlight_service.frontends.http.http_server import HttpServer
 from headlight_service.security.authentication import Authenticator
 from headlight_service.telemetry.metrics import Metrics
-from tests.service.fakes import FakeEngine, FakeRuntime
+from tests.service.fakes import FakeEngine, FakeRuntime, fit
 
 JSON = {"content-type": "application/json"}
 
@@ -125,7 +125,7 @@ def http_service(
     config = Config(bundle=Path("none"), **options)
     runtime = runtime or FakeRuntime()
     metrics, models, tokenizers = Metrics(), Models(), TokenizerThreads(1)
-    model = assemble(cast(Runtime, runtime), config, metrics, tracing)
+    model = assemble(cast(Runtime, fit(runtime, config)), config, metrics, tracing)
     models.add(model)
     serving = [True]
     pipeline = Pipeline(models, tokenizers, quotas)

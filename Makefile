@@ -60,9 +60,9 @@ tune: build/bundles/docs-rope/manifest.json ## find this machine's fastest optio
 
 # GPU=1 ignores the options of `make tune`, which are for the CPU. That needs an environment of its own.
 demonstrated = $(if $(GPU),HEADLIGHT_PROVIDER=cuda .nox/gpu/bin/python,set -a; test ! -f $(TUNED) || . ./$(TUNED); set +a; $(PY)) -m headlight_model.demo --bundle build/bundles/docs-rope \
-	$(GRPC:%=--grpc %) $(HTTP:%=--http %) $(REST:%=--rest %)
+	$(GRPC:%=--grpc %) $(METRICS:%=--metrics %) $(API:%=--api %)
 
-run: build/bundles/docs-rope/manifest.json $(if $(GPU),.nox/gpu/bin/python) ## start the service, show one real answer, serve until Ctrl-C (GPU=1: on a GPU; GRPC=..., HTTP=..., REST=HOST:PORT: elsewhere)
+run: build/bundles/docs-rope/manifest.json $(if $(GPU),.nox/gpu/bin/python) ## start the service, show one real answer, serve until Ctrl-C (GPU=1: on a GPU; GRPC=..., METRICS=..., API=HOST:PORT: elsewhere)
 	@$(demonstrated)
 
 .nox/gpu/bin/python: $(SETUP)

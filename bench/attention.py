@@ -91,9 +91,9 @@ def served(bundle_path: Path) -> Iterator[tuple[str, str, int]]:
         str(bundle_path),
         "--grpc",
         "127.0.0.1:0",
-        "--http",
+        "--metrics",
         "127.0.0.1:0",
-        "--rest",
+        "--api",
         "off",
     )
     process = subprocess.Popen(
@@ -104,7 +104,10 @@ def served(bundle_path: Path) -> Iterator[tuple[str, str, int]]:
         addresses = ("", "")
         for entry in map(json.loads, process.stderr):
             if entry.get("event") == "listening":
-                addresses = (f"127.0.0.1:{entry['grpc_port']}", f"127.0.0.1:{entry['http_port']}")
+                addresses = (
+                    f"127.0.0.1:{entry['grpc_port']}",
+                    f"127.0.0.1:{entry['metrics_port']}",
+                )
             if entry.get("event") == "serving":
                 yield *addresses, process.pid
                 break

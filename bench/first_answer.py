@@ -42,7 +42,7 @@ def served(folder: Path, cache: Path) -> Iterator[float]:
         port = free.getsockname()[1]
     target = f"127.0.0.1:{port}"
     command = [sys.executable, "-m", "headlight", "serve", str(folder), "--grpc", target]
-    command += ["--http", "127.0.0.1:0", "--rest", "off", "--log-format", "json"]
+    command += ["--metrics", "127.0.0.1:0", "--api", "off", "--log-format", "json"]
     log = cache.parent / LOG
     begun = time.monotonic()
     process = Process(command, log, {"HEADLIGHT_CACHE": str(cache)})

@@ -98,7 +98,7 @@ async def headlight(bundle: Path, truncation: Truncate, *, with_model: bool) -> 
         return assemble(runtime, *rest)  # type: ignore[arg-type]  # passed on as they came
 
     config = Config(
-        bundle=bundle, truncation=truncation, grpc=ANY_PORT, http=ANY_PORT, rest=ANY_PORT
+        bundle=bundle, truncation=truncation, grpc=ANY_PORT, metrics=ANY_PORT, api=ANY_PORT
     )
     with mock.patch.object(lifecycle, "assemble", assemble if with_model else without_model):
         await lifecycle.Server(config).serve()

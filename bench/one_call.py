@@ -79,12 +79,12 @@ def opened(targets: list[Target]) -> Iterator[list[Way]]:
                 ways += [Way("session", target, None), Way("paused", target, None, PAUSE_SECONDS)]
                 continue
             method = (
-                f"/{SERVICE}/Encode" if target.process.ports.get("rest") else f"/{FLOOR}/{METHOD}"
+                f"/{SERVICE}/Encode" if target.process.ports.get("api") else f"/{FLOOR}/{METHOD}"
             )
             call = functools.partial(channel.unary_unary(method, None, None), message)
             ways.append(Way(target.name, target, call))
             if target.name == "Headlight":
-                connection = http.client.HTTPConnection(target.process.address("rest"))
+                connection = http.client.HTTPConnection(target.process.address("api"))
                 stack.callback(connection.close)
                 ways.append(Way("HTTP", target, functools.partial(over_http, connection)))
         yield ways

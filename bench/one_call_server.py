@@ -45,7 +45,7 @@ Work = Callable[[bytes], bytes]
 
 def own_session(bundle: Path) -> Callable[[], Arrays]:
     """Return a function that runs the session as Headlight does for the short text, and no more."""
-    runtime = load(Config(bundle=bundle, grpc=ANY_PORT, http=ANY_PORT, rest=ANY_PORT))
+    runtime = load(Config(bundle=bundle, grpc=ANY_PORT, metrics=ANY_PORT, api=ANY_PORT))
     runs: list[Callable[[], Any]] = []
 
     def recorded(inner: Callable[..., Any]) -> Callable[..., Any]:

@@ -22,7 +22,7 @@ def served(bundle: Path) -> Iterator[str]:
         RuntimeError: the service ended before it could serve; the message has its log.
     """
     command = [sys.executable, "-m", "headlight", "serve", "--bundle", str(bundle)]
-    command += ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", "off"]
+    command += ["--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--api", "off"]
     command += ["--log-format", "json"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8") as process:
         assert process.stderr is not None

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STOP_SECONDS = 30
 START_SECONDS = 300  # vLLM compiles at its first start
 RUN_SECONDS = 1800  # of a conversion, which calibrates
-ANY_PORTS = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", "127.0.0.1:0")
+ANY_PORTS = ("--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--api", "127.0.0.1:0")
 # No access to a hub, no usage reports, and no time lost on progress bars.
 QUIET = {
     "HF_HUB_OFFLINE": "1",

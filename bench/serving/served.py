@@ -59,7 +59,7 @@ class Headlight(Contestant):
     def serve(self, seconds: float) -> None:
         """Start it, without --check before. Raises Failed if it is not ready in that time."""
         self.process = Service([*self._command, *self.ports], self.log, seconds)
-        self.target, self._http, self.rest = map(self.process.address, ("grpc", "http", "rest"))
+        self.target, self._http, self.rest = map(self.process.address, ("grpc", "metrics", "api"))
 
     def describe(self) -> dict[str, Any]:
         return {"versions": {}, "precision_told": self.checked.rpartition(" on ")[2]}

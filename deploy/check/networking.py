@@ -11,8 +11,8 @@ from deploy.check.manifests import Manifest
 SELECTING = ("Service", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor")
 LISTENING = {
     "grpc": "HEADLIGHT_GRPC",
-    "http": "HEADLIGHT_REST",
-    "metrics": "HEADLIGHT_HTTP",
+    "http": "HEADLIGHT_API",
+    "metrics": "HEADLIGHT_METRICS",
     "health": "HEADLIGHT_HEALTH",
 }
 PROBES = {"startupProbe": "startup", "readinessProbe": "readiness", "livenessProbe": "liveness"}

@@ -77,7 +77,7 @@ exec setpriv --no-new-privs chroot --userspec=10001:10001 "$mounted" env -i "$@"
 START
 # shellcheck disable=SC2086  # one variable is one word
 unshare --mount sh "$store/start.sh" "$mounted" $variables \
-  python -m headlight serve --grpc "127.0.0.1:$port" --http 127.0.0.1:0 2>"$store/service.log" &
+  python -m headlight serve --grpc "127.0.0.1:$port" --metrics 127.0.0.1:0 2>"$store/service.log" &
 pid=$!
 until grep -q '"event": *"serving"' "$store/service.log"; do
   kill -0 "$pid" 2>/dev/null || { tail -5 "$store/service.log" >&2; exit 1; }

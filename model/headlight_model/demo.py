@@ -69,8 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--once", action="store_true", help="end after the answer instead of serving until Ctrl-C"
     )
     parser.add_argument("--grpc", default="127.0.0.1:50051", metavar="HOST:PORT")
-    parser.add_argument("--http", default="127.0.0.1:8080", metavar="HOST:PORT")
-    parser.add_argument("--rest", metavar="HOST:PORT|off", help="default: as of the service")
+    parser.add_argument("--metrics", default="127.0.0.1:8080", metavar="HOST:PORT")
+    parser.add_argument("--api", metavar="HOST:PORT|off", help="default: as of the service")
     arguments = parser.parse_args(argv)
     # SIGTERM becomes SystemExit, so that the service is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             service(arguments, log) as child,
         ):
             answer(arguments.grpc, child, log)
-            print_how_to_go_on(arguments.grpc, arguments.http, page_port(log))
+            print_how_to_go_on(arguments.grpc, arguments.metrics, page_port(log))
             if not arguments.once:
                 print("\nServing until Ctrl-C.", flush=True)
                 child.wait()
@@ -102,10 +102,10 @@ def service(arguments: argparse.Namespace, log: IO[bytes]) -> Iterator[subproces
     if not arguments.bundle.is_dir():
         raise DemoError(f"there is no bundle at {arguments.bundle}; `make export` makes one")
     refuse_taken_port("--grpc", arguments.grpc)
-    refuse_taken_port("--http", arguments.http)
+    refuse_taken_port("--metrics", arguments.metrics)
     command = [sys.executable, "-m", "headlight", "serve", "--bundle", arguments.bundle]
-    command += ["--grpc", arguments.grpc, "--http", arguments.http]
-    command += [] if arguments.rest is None else ["--rest", arguments.rest]
+    command += ["--grpc", arguments.grpc, "--metrics", arguments.metrics]
+    command += [] if arguments.api is None else ["--api", arguments.api]
     # A session of its own: Ctrl-C reaches only this process, which then stops the child gracefully.
     child = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
     try:
@@ -251,11 +251,11 @@ def heading(text: str, colour: bool) -> str:
 
 def page_port(log: IO[bytes]) -> int | None:
     """Return the port of the page by the service's log; None: there is no page."""
-    found = re.search(rb'"rest_port": (\d+)', Path(log.name).read_bytes())
+    found = re.search(rb'"api_port": (\d+)', Path(log.name).read_bytes())
     return None if found is None else int(found[1])
 
 
-def print_how_to_go_on(target: str, http: str, page: int | None) -> None:
+def print_how_to_go_on(target: str, metrics: str, page: int | None) -> None:
     """Print commands that call the running service, and the addresses of its pages."""
     beside = Path(sys.executable).parent / "headlight"
     program = beside if beside.is_file() else f"{Path(sys.executable).name} -m headlight"
@@ -267,7 +267,7 @@ Call it
   python: from headlight import Client; Client("{target}").encode(["parse a json document"])
   grpcurl -plaintext -d '{{"inputs": [{{"text": "parse a json document"}}]}}' {target} {method}
 Metrics
-  http://{http}/metrics""")
+  http://{metrics}/metrics""")
     if page is not None:
         print(f"Look at attention in a browser\n  http://127.0.0.1:{page}")
 

@@ -134,7 +134,7 @@ def test_the_shipped_model_is_exported_served_and_right(shell: Shell, expected: 
     pq.write_table(pa.table({"text": TEXTS, "id": range(len(TEXTS))}), work / "texts.parquet")
     api = free_address()
     answers = dict[str, Floats]()
-    with shell.at(work, HEADLIGHT_REST=api).serving("headlight serve") as asking:
+    with shell.at(work, HEADLIGHT_API=api).serving("headlight serve") as asking:
         answers["gRPC"] = vectors(asking.run(f"headlight embed {quoted}"))
         request = urllib.request.Request(
             f"http://{api}/embed",

@@ -121,10 +121,10 @@ def test_every_argument_is_used_and_every_variable_of_the_service_is_an_option()
     variables = settings(FINAL, "ENV")
     config = Config.parse([], variables)
     own = {name for name in variables if name.startswith("HEADLIGHT_")}
-    assert own == {f"HEADLIGHT_{name.upper()}" for name in ("bundle", "grpc", "rest", "http")}
+    assert own == {f"HEADLIGHT_{name.upper()}" for name in ("bundle", "grpc", "api", "metrics")}
     assert str(config.bundle) == "/mnt/models"
-    assert config.rest is not None
-    listening = [config.grpc.port, config.rest.port, config.http.port]
+    assert config.api is not None
+    listening = [config.grpc.port, config.api.port, config.metrics.port]
     assert listening == [50051, 8000, 8080]
     assert {str(port) for port in (50052, *listening)} == set(
         dockerfile.of(FINAL, "EXPOSE")[0].text.split()

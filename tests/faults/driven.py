@@ -316,7 +316,7 @@ DRIVEN: tuple[Row, ...] = (
     ),
     Row(
         "F22b",
-        "Silent connections to `--http`",
+        "Silent connections to `--metrics`",
         "3,000 connections that send nothing, with `ulimit -n 128`",
         "probes are answered within 1 s; no busy loop",
         tests=("tests/system/test_silent_connections.py",),

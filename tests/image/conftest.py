@@ -89,9 +89,9 @@ class Tree:
             *entry,
             "--grpc",
             "127.0.0.1:0",
-            "--http",
+            "--metrics",
             "127.0.0.1:0",
-            "--rest",
+            "--api",
             "127.0.0.1:0",
             *options,
         ]

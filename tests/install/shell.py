@@ -72,7 +72,7 @@ class Shell:
     def serving(self, line: str) -> Iterator[Shell]:
         """Run a line that serves, on free ports; yield a shell whose commands ask this service."""
         target, http = free_address(), free_address()
-        ports = {"HEADLIGHT_GRPC": target, "HEADLIGHT_HTTP": http}
+        ports = {"HEADLIGHT_GRPC": target, "HEADLIGHT_METRICS": http}
         typed, port = line, free_port()
         if "0.0.0.0:50051" in line:
             line, target = line.replace("0.0.0.0:50051", f"0.0.0.0:{port}"), f"127.0.0.1:{port}"

@@ -13,7 +13,7 @@ ANY = "127.0.0.1:0"  # the service takes any free port; no test here calls it
 
 
 def run(bundle: Path, grpc: str) -> int:
-    return demo.main(["--bundle", str(bundle), "--once", "--grpc", grpc, "--http", ANY])
+    return demo.main(["--bundle", str(bundle), "--once", "--grpc", grpc, "--metrics", ANY])
 
 
 def test_a_taken_port_is_reported_before_anything_starts(

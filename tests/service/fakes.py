@@ -261,7 +261,7 @@ def item(length: int, first: int = 1, **selection: Any) -> EncodeItem:
     return EncodeItem(np.full(length, first, dtype=np.int64), Selection(**selection))
 
 
-def fit(runtime: FakeRuntime, config: Config) -> FakeRuntime:
+def fit(runtime: FakeRuntime | Runtime, config: Config) -> FakeRuntime | Runtime:
     """Let one text of the model have no more tokens than a request may have."""
     before = runtime.bundle.manifest
     most = min(before.max_length, config.max_request_tokens)

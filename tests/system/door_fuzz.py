@@ -246,7 +246,7 @@ class Hostile:
 async def fuzz_doors(bundle: Path, requests: int, seed: int) -> Doors:
     """Send so many requests to a service of their own. The same seed sends the same ones."""
     doors = Doors()
-    options = ("--rest", "127.0.0.1:0", "--stall-seconds", str(STALL_SECONDS))
+    options = ("--api", "127.0.0.1:0", "--stall-seconds", str(STALL_SECONDS))
     with tempfile.TemporaryDirectory() as folder:
         pair = Authority(Path(folder) / "authority").sign("localhost")
         encrypted = ("--tls-cert", str(pair.cert), "--tls-key", str(pair.key))

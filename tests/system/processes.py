@@ -57,7 +57,7 @@ class Service:
             before: a command that runs the command behind it in its place, as setpriv does.
             environment: variables to add.
         """
-        ports = ("--grpc", grpc_at, "--http", "127.0.0.1:0", "--rest", "127.0.0.1:0")
+        ports = ("--grpc", grpc_at, "--metrics", "127.0.0.1:0", "--api", "127.0.0.1:0")
         command = [
             *before,
             sys.executable,
@@ -84,8 +84,8 @@ class Service:
         self._reader.start()
         listening = self.wait_for("listening")
         self.target = f"{grpc_at.partition(':')[0]}:{listening['grpc_port']}"
-        self.http = f"127.0.0.1:{listening['http_port']}"
-        self.rest = f"127.0.0.1:{listening['rest_port']}" if "rest_port" in listening else ""
+        self.http = f"127.0.0.1:{listening['metrics_port']}"
+        self.rest = f"127.0.0.1:{listening['api_port']}" if "api_port" in listening else ""
         self.wait_for("serving")
 
     def _read(self) -> None:
@@ -205,9 +205,9 @@ def by_hand(
         *served,
         "--grpc",
         target,
-        "--http",
+        "--metrics",
         http,
-        "--rest",
+        "--api",
         "127.0.0.1:0",
         *options,
     ]

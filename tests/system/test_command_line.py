@@ -99,7 +99,7 @@ def test_the_first_commands_to_try_work_one_after_the_other(environment: dict[st
     serving = environment | {
         "HEADLIGHT_BUNDLE": str(bundle_of("docs-rope")),
         "HEADLIGHT_GRPC": target,
-        "HEADLIGHT_HTTP": http,
+        "HEADLIGHT_METRICS": http,
     }
     process = subprocess.Popen(
         ["bash", "-c", f"exec {serve}"], env=serving, stderr=subprocess.DEVNULL

@@ -49,7 +49,7 @@ def test_the_service_option_holds_for_every_api(
 ) -> None:
     bundle = bundle_of("docs-rope")
     with (
-        Service(bundle, "--empty-texts", "encode", "--rest", "127.0.0.1:0") as service,
+        Service(bundle, "--empty-texts", "encode", "--api", "127.0.0.1:0") as service,
         Client(service.target) as client,
     ):
         expected = client.encode(TEXTS)

@@ -224,7 +224,7 @@ def test_other_websites_cannot_use_a_local_service(rope: Service, headers: dict[
     with contextlib.closing(client):
         client.request("POST", "/v1/embeddings", b'{"input": "a"}', headers)  # no Content-Type
         answer = client.getresponse()
-        assert (answer.status, b"--rest-host" in answer.read()) == (403, True)
+        assert (answer.status, b"--api-host" in answer.read()) == (403, True)
 
 
 def test_its_own_page_can(rope: Service) -> None:

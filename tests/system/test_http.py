@@ -68,9 +68,9 @@ def test_a_taken_port(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         command = [sys.executable, "-m", "headlight", "serve", "--bundle", str(BUNDLE)]
-        ports = ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", f"127.0.0.1:{port}"]
+        ports = ["--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--api", f"127.0.0.1:{port}"]
         done = subprocess.run(
             [*command, *ports], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
         )
     assert done.returncode == 1
-    assert f"--rest 127.0.0.1:{port} is in use" in done.stderr
+    assert f"--api 127.0.0.1:{port} is in use" in done.stderr

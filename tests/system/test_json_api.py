@@ -107,7 +107,7 @@ class Rest:
 @pytest.fixture(scope="module")
 def rest() -> Iterator[Rest]:
     address = free_address()
-    with Service(bundle_of("docs-rope"), "--rest", address) as service:
+    with Service(bundle_of("docs-rope"), "--api", address) as service:
         served = Rest(service, address)
         yield served
         served.close()

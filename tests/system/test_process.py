@@ -79,9 +79,9 @@ def test_a_taken_port_is_reported(rope: Service) -> None:
         str(bundle_of("docs-rope")),
         "--grpc",
         rope.target,
-        "--http",
+        "--metrics",
         "127.0.0.1:0",
-        "--rest",
+        "--api",
         "off",
     )
     assert done.returncode == 1
@@ -98,7 +98,7 @@ def test_the_demo_answers_and_exits() -> None:
         str(bundle_of("docs-rope")),
         "--once",
     ]
-    command += ["--grpc", free_address(), "--http", free_address(), "--rest", "off"]
+    command += ["--grpc", free_address(), "--metrics", free_address(), "--api", "off"]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
     )

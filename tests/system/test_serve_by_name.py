@@ -90,7 +90,7 @@ def test_of_two_processes_that_want_one_model_one_exports_and_the_other_waits(
 
 def starting(variables: Variables) -> subprocess.Popen[str]:
     """A service whose export has begun, in a process group of its own."""
-    ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", "off")
+    ports = ("--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--api", "off")
     process = subprocess.Popen(
         [sys.executable, "-m", "headlight", "serve", TINY, *OPTIONS, *ports],
         cwd=ROOT,

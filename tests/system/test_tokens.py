@@ -35,7 +35,7 @@ def run_service(*options: str | Path) -> subprocess.CompletedProcess[str]:
         str(bundle_of("docs-rope")),
         *map(str, options),
     ]
-    ports = ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", "off"]
+    ports = ["--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--api", "off"]
     return subprocess.run(
         [*command, *ports], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
     )

@@ -183,7 +183,7 @@ WRONG_USES = {
     ),
     "a port in use": WrongUse(
         lambda scene: [
-            *(str(scene.bundle), "--http", "127.0.0.1:0", "--rest", "off"),
+            *(str(scene.bundle), "--metrics", "127.0.0.1:0", "--api", "off"),
             *("--grpc", f"127.0.0.1:{scene.taken.getsockname()[1]}"),
         ],
         "--grpc .* is in use",

@@ -12,7 +12,7 @@ from headlight.client.connection_advice import exempt, proxy_variable
 from headlight.client.sync_client import Client
 from headlight.errors import HeadlightError, Unauthenticated, Unavailable
 
-HOST, GRPC_PORT, REST_PORT, HTTP_PORT = "127.0.0.1", 50051, 8000, 8080
+HOST, GRPC_PORT, API_PORT, METRICS_PORT = "127.0.0.1", 50051, 8000, 8080
 SECONDS = 3.0
 MOST_BYTES = 1 << 20  # of a page
 STARTING = re.compile(r"starting, gRPC port (\d+): (.*)")  # on /readyz
@@ -37,7 +37,7 @@ class Port:
 
 def default_ports() -> list[Port]:
     """Try the three ports."""
-    return [grpc_port(GRPC_PORT), rest_port(REST_PORT), metrics_port(HTTP_PORT)]
+    return [grpc_port(GRPC_PORT), api_port(API_PORT), metrics_port(METRICS_PORT)]
 
 
 def grpc_port(number: int) -> Port:
@@ -70,7 +70,7 @@ def _answer_of_grpc(address: str) -> tuple[str, str]:
     return "headlight", f"{model.name}, {model.precision} on {model.provider}"
 
 
-def rest_port(number: int) -> Port:
+def api_port(number: int) -> Port:
     """Ask whether the HTTP interface of a Headlight service is on a port."""
     return _http_port(number, "HTTP", "/openapi.json", b'"Headlight"', "the HTTP of a service")
 
@@ -94,7 +94,7 @@ def _http_port(number: int, purpose: str, path: str, mark: bytes, detail: str) -
 def step_of_start(number: int) -> str | None:
     """Return the step of the service that will open a gRPC port; None: none is known."""
     # Another program may answer there, with any bytes.
-    found = STARTING.fullmatch(_page(HTTP_PORT, "/readyz").decode("utf-8", "replace").strip())
+    found = STARTING.fullmatch(_page(METRICS_PORT, "/readyz").decode("utf-8", "replace").strip())
     if found is None or int(found[1]) != number or not found[2].isprintable():
         return None
     return found[2]

@@ -29,10 +29,10 @@ from headlight_service.app.server_setup import (
     GRPC,
     Servicers,
     accepted_hosts,
+    build_api,
     build_health_server,
-    build_rest,
     build_server,
-    start_rest,
+    start_api,
 )
 from headlight_service.app.startup_steps import WARMING_UP, StartupSteps
 from headlight_service.config.command_line import ConfigError
@@ -94,7 +94,7 @@ class Server:
         self._tokenizers = TokenizerThreads(TOKENIZER_THREADS)
         self._pipeline = Pipeline(self._models, self._tokenizers, quotas_of(config))
         self._servicers = Servicers(self._pipeline, config.stall_seconds, self._readiness)
-        self._rest: HttpServer | None = None
+        self._api: HttpServer | None = None
         self._grpc: GrpcServer  # set by `_start`
         self._loop = asyncio.get_running_loop()
         self._stop: asyncio.Future[int] = self._loop.create_future()
@@ -166,7 +166,7 @@ class Server:
         )
         with taken("--grpc", config.grpc) as reserved:
             address = Address(config.grpc.host, reserved.getsockname()[1])
-            self._rest = rest = self._reserve_rest(access, address.port)
+            self._api = api = self._reserve_api(access, address.port)
             http = await self._answer_probes(address.port)
             runtime = await self._load()
             if runtime is None:
@@ -176,10 +176,10 @@ class Server:
             self._models.add(model)
             bind(self._grpc, address, access.credentials)
         await self._grpc.start()
-        if rest is not None and not start_rest(rest, config):
-            self._rest = rest = None
+        if api is not None and not start_api(api, config):
+            self._api = api = None
         self._readiness.set(serving=True)
-        ref, table = model.ref, _table(model, config, address, http, rest)
+        ref, table = model.ref, _table(model, config, address, http, api)
         log.info(
             "serving",
             extra={
@@ -194,9 +194,9 @@ class Server:
         )
         return model.scheduler
 
-    def _reserve_rest(self, access: AccessPolicy, grpc_port: int) -> HttpServer | None:
+    def _reserve_api(self, access: AccessPolicy, grpc_port: int) -> HttpServer | None:
         """Reserve the port of the HTTP frontend; None: it is off, or the default port is taken."""
-        return build_rest(
+        return build_api(
             self._config,
             self._pipeline,
             self._metrics,
@@ -217,18 +217,18 @@ class Server:
             self._is_stalled,
             lambda: "" if self._readiness.started else self._starting(grpc_port),
         )
-        hosts = accepted_hosts(config.http, config.rest_host)
-        http = Listener(taken("--http", config.http), partial(respond, pages, hosts=hosts))
-        ports = {"grpc_port": grpc_port, "http_port": http.server_port}
-        if self._rest is not None:
-            ports["rest_port"] = self._rest.port
+        hosts = accepted_hosts(config.metrics, config.api_host)
+        http = Listener(taken("--metrics", config.metrics), partial(respond, pages, hosts=hosts))
+        ports = {"grpc_port": grpc_port, "metrics_port": http.server_port}
+        if self._api is not None:
+            ports["api_port"] = self._api.port
         if config.health is not None:
             ports["health_port"] = bind(self._probes, config.health, option="--health")
             await self._probes.start()
         log.info(
             "listening; to gRPC once the model is loaded", extra={"event": "listening", **ports}
         )
-        return Address(config.http.host, http.server_port)
+        return Address(config.metrics.host, http.server_port)
 
     def _starting(self, grpc_port: int) -> str:
         """Return the state of a start for /readyz, which `headlight.cli` reads."""
@@ -274,7 +274,7 @@ class Server:
             # Time for health watchers to read the status before the connection ends.
             await asyncio.sleep(TOLD_SECONDS)
             await self._grpc.stop(None)
-            await self._stop_rest(0)
+            await self._stop_api(0)
             await self._flush(LOST_FLUSH_SECONDS)
             return EXIT_FAILED
         left = await self._drain()
@@ -321,8 +321,8 @@ class Server:
         await asyncio.sleep(self._config.drain_delay_seconds)
         self._in_flight.closed = True
         self._servicers.drain()
-        if self._rest is not None:
-            self._rest.drain()
+        if self._api is not None:
+            self._api.drain()
         await asyncio.sleep(REFUSE_SECONDS)
         await self._in_flight.quiet(PAUSE_SECONDS, PAUSE_LIMIT)
         # Twice the grace time: the wait below, or the second stop, ends it earlier.
@@ -330,7 +330,7 @@ class Server:
         await asyncio.sleep(TOLD_SECONDS)
         self._in_flight.told.set()
         last = time.monotonic() + self._config.grace_seconds
-        resting = asyncio.create_task(self._stop_rest(self._config.grace_seconds))
+        resting = asyncio.create_task(self._stop_api(self._config.grace_seconds))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._in_flight.idle(), self._config.grace_seconds)
         left = self._in_flight.count + await resting
@@ -342,9 +342,9 @@ class Server:
         await self._flush(min(FLUSH_SECONDS, last - time.monotonic()))
         return left
 
-    async def _stop_rest(self, grace: float) -> int:
+    async def _stop_api(self, grace: float) -> int:
         """Stop the HTTP frontend; return how many of its requests outlast the grace time."""
-        return 0 if self._rest is None else await self._rest.stop(grace)
+        return 0 if self._api is None else await self._api.stop(grace)
 
     async def _flush(self, seconds: float) -> None:
         if self._tracing is not None:
@@ -352,7 +352,7 @@ class Server:
 
 
 def _table(
-    model: ServedModel, config: Config, grpc: Address, http: Address, rest: HttpServer | None
+    model: ServedModel, config: Config, grpc: Address, http: Address, api: HttpServer | None
 ) -> str:
     """Return what a person sees on a terminal once the service answers."""
     manifest, ref = model.runtime.bundle.manifest, model.ref
@@ -372,18 +372,18 @@ def _table(
         manifest.source.get("hub") or {},
         proof,
         limit,
-        {"gRPC": grpc, **_rest_address(config, rest), "metrics": http},
+        {"gRPC": grpc, **_api_address(config, api), "metrics": http},
         [*commands, "info"],
         [name for name, needed in options.items() if needed is not None],
         page=config.page == "on",
     )
 
 
-def _rest_address(config: Config, rest: HttpServer | None) -> dict[str, Address]:
-    if rest is None or config.rest is None:
+def _api_address(config: Config, api: HttpServer | None) -> dict[str, Address]:
+    if api is None or config.api is None:
         return {}
     name = "HTTP" if config.tls_cert is None else "HTTPS"
-    return {name: Address(config.rest.host, rest.port)}
+    return {name: Address(config.api.host, api.port)}
 
 
 def end_at_once(code: int) -> NoReturn:

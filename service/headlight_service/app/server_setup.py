@@ -19,7 +19,7 @@ from headlight.pb.headlight_pb2_grpc import add_HeadlightServiceServicer_to_serv
 from headlight_service.app.health import Readiness
 from headlight_service.app.http_listener import MOST_CONNECTIONS, SHARE_OF_DESCRIPTORS
 from headlight_service.app.listen_addresses import REASONS, PortTaken, taken
-from headlight_service.config.network_options import REST
+from headlight_service.config.network_options import API
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.pipeline import Pipeline
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headlight_service.app.server_setup")
 # Most connections of each server; a connection of HTTP with TLS takes some 0.3 MB, most of it
 # asyncio's read buffer, an idle one of gRPC 17 KB.
-MOST_REST, MOST_REST_TLS, MOST_GRPC, MOST_HEALTH = 4096, 1024, 16384, 1024
+MOST_API, MOST_API_TLS, MOST_GRPC, MOST_HEALTH = 4096, 1024, 16384, 1024
 HANDSHAKE_MS = 5000  # for TLS and the settings of HTTP/2
 
 GRPC, HEALTH = "grpc", "health"  # names of the gRPC servers
@@ -166,7 +166,7 @@ def build_health_server(readiness: Readiness, observe: Callable[[str, Change], N
     return GrpcServer(HEALTH, make, observe)
 
 
-def build_rest(
+def build_api(
     config: Config,
     pipeline: Pipeline,
     metrics: Metrics,
@@ -186,20 +186,20 @@ def build_rest(
         PortTaken: a named address cannot be listened on. If it is the default, that is a warning.
         ConfigError: there is no host of this name.
     """
-    if config.rest is None:
+    if config.api is None:
         return None
     try:
-        bound = taken("--rest", config.rest)
+        bound = taken("--api", config.api)
     except PortTaken as error:
         _warn_of_default(config, error)
         return None
     options = Options(
         stall_seconds=config.stall_seconds,
         max_request_bytes=config.max_request_bytes,
-        hosts=accepted_hosts(config.rest, config.rest_host),
+        hosts=accepted_hosts(config.api, config.api_host),
         max_connection_age_seconds=config.max_connection_age_seconds,
-        most_connections=connection_limits(tls=tls is not None).rest,
-        metrics_address=str(config.http),
+        most_connections=connection_limits(tls=tls is not None).api,
+        metrics_address=str(config.metrics),
         cors_origins=frozenset(config.cors_origins),
         any_model_name=config.any_model_name,
         page=config.page == "on",
@@ -217,7 +217,7 @@ def build_rest(
     return HttpServer(bound, door, tls, on_lost)
 
 
-def start_rest(server: HttpServer, config: Config) -> bool:
+def start_api(server: HttpServer, config: Config) -> bool:
     """Start the HTTP frontend; False: the default port was taken since it was reserved.
 
     Raises:
@@ -228,16 +228,16 @@ def start_rest(server: HttpServer, config: Config) -> bool:
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
-        _warn_of_default(config, PortTaken(f"--rest {config.rest} {REASONS[errno.EADDRINUSE]}"))
+        _warn_of_default(config, PortTaken(f"--api {config.api} {REASONS[errno.EADDRINUSE]}"))
         return False
     return True
 
 
 def _warn_of_default(config: Config, error: PortTaken) -> None:
     """Log that the default port is taken. Raises PortTaken if the address was named."""
-    if config.rest is not REST:
+    if config.api is not API:
         raise error
-    log.warning(f"{error}; --rest off says that none is wanted", extra={"event": "rest_port_taken"})
+    log.warning(f"{error}; --api off says that none is wanted", extra={"event": "rest_port_taken"})
 
 
 def accepted_hosts(listening: Address, more: str | None) -> frozenset[str] | None:
@@ -250,7 +250,7 @@ def accepted_hosts(listening: Address, more: str | None) -> frozenset[str] | Non
 class ConnectionLimits(NamedTuple):
     """Most open connections of each server."""
 
-    rest: int
+    api: int
     grpc: int
     health: int
 
@@ -264,8 +264,8 @@ def connection_limits(*, tls: bool = False) -> ConnectionLimits:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files == resource.RLIM_INFINITY:
         files = 1 << 20
-    rest = min(MOST_REST_TLS if tls else MOST_REST, files // 4)
+    api = min(MOST_API_TLS if tls else MOST_API, files // 4)
     health = min(MOST_HEALTH, files // 16)
     operational = min(MOST_CONNECTIONS, files // SHARE_OF_DESCRIPTORS)
-    left = files - files // 16 - rest - health - operational
-    return ConnectionLimits(max(1, rest), max(1, min(MOST_GRPC, left)), max(1, health))
+    left = files - files // 16 - api - health - operational
+    return ConnectionLimits(max(1, api), max(1, min(MOST_GRPC, left)), max(1, health))

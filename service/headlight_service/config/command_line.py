@@ -59,9 +59,9 @@ def read(
     values = {}
     for known in fields:
         source, text = _shown(known), given[known.name]
-        if text is None:
-            source = PREFIX + known.name.upper()
-            text = environ.get(source)
+        for variable in map(variable_of, names_of(known)):
+            if text is None:
+                source, text = variable, environ.get(variable)
         if text is None:
             continue
         try:
@@ -83,9 +83,10 @@ def _closed(fields: Sequence[dataclasses.Field[Any]], arguments: Sequence[str]) 
 def refuse_unknown(fields: Sequence[dataclasses.Field[Any]], environ: Mapping[str, str]) -> None:
     """Raise ConfigError for a HEADLIGHT_ variable that is not an option: it may be misspelt."""
     options = [known.name.upper() for known in fields]
+    known_names = {name.upper() for known in fields for name in names_of(known)}
     for variable, value in environ.items():
         name = variable.removeprefix(PREFIX)
-        if not variable.startswith(PREFIX) or name in options or variable in OTHER_VARIABLES:
+        if not variable.startswith(PREFIX) or name in known_names or variable in OTHER_VARIABLES:
             continue
         if OF_KUBERNETES.fullmatch(variable) or ADDRESS_OF_KUBERNETES.fullmatch(
             f"{variable}={value}"
@@ -137,11 +138,23 @@ def _add(group: argparse._ArgumentGroup, known: dataclasses.Field[Any]) -> None:
     else:
         value = known.metadata["metavar"] or known.name.rpartition("_")[2].upper()
         group.add_argument(flag_of(known.name), help=text, metavar=value)
+    for name in names_of(known)[1:]:
+        group.add_argument(flag_of(name), dest=known.name, help=argparse.SUPPRESS)
 
 
 def _shown(known: dataclasses.Field[Any]) -> str:
     """Return the name of an option on the command line: --max-items, or MODEL."""
     return known.name.upper() if known.metadata["bare"] else flag_of(known.name)
+
+
+def names_of(known: dataclasses.Field[Any]) -> list[str]:
+    """Return the name of an option, and the one that it had in the last release."""
+    return [name for name in (known.name, known.metadata.get("was")) if name is not None]
+
+
+def variable_of(name: str) -> str:
+    """Return the variable of an option: HEADLIGHT_MAX_ITEMS, for max_items."""
+    return PREFIX + name.upper()
 
 
 def flag_of(name: str) -> str:

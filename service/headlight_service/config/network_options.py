@@ -19,7 +19,7 @@ from headlight_service.config.option_types import (
 )
 
 HOST_PORT = "HOST:PORT"
-REST = Address("127.0.0.1", 8000)  # recognised by identity: a given address is another object
+API = Address("127.0.0.1", 8000)  # recognised by identity: a given address is another object
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,41 +32,44 @@ class AddressOptions:
         "address of gRPC; 0.0.0.0 or [::] as HOST to be reached from other machines",
         metavar=HOST_PORT,
     )
-    http: Address = option(
+    metrics: Address = option(
         Address("127.0.0.1", 8080),
         address,
         "address of /metrics, /livez and /readyz; HOST as for --grpc",
         metavar=HOST_PORT,
+        was="http",
     )
-    rest: Address | None = option(
-        REST,
+    api: Address | None = option(
+        API,
         address_or_off,
         (
             "address of the HTTP APIs (OpenAI's and others') and of the page, with the TLS, tokens "
             "and quotas of --grpc; HOST as for --grpc; off: none"
         ),
         metavar="HOST:PORT|off",
+        was="rest",
     )
-    rest_host: str | None = option(
+    api_host: str | None = option(
         None,
         host_name,
         (
-            "name by which clients may call --rest and --http on a loopback address, besides "
+            "name by which clients may call --api and --metrics on a loopback address, besides "
             "localhost; other names are refused there, because a web page may have rebound them"
         ),
         metavar="NAME",
+        was="rest_host",
     )
     cors_origins: tuple[str, ...] = option(
         (),
         origins,
         (
-            "origins whose web pages may call --rest from a browser (CORS), with commas between "
+            "origins whose web pages may call --api from a browser (CORS), with commas between "
             "them, as https://app.example; *: all (default: none but its own page)"
         ),
         metavar="ORIGIN,...",
     )
     page: str = choice_option(
-        "on", "a page that shows attention in a browser, at / of --rest", "on", "off"
+        "on", "a page that shows attention in a browser, at / of --api", "on", "off"
     )
     health: Address | None = option(
         None,
@@ -95,7 +98,7 @@ class ClientOptions:
     tls_cert: Path | None = option(
         None,
         Path,
-        "certificate of --grpc and --rest with its intermediates, PEM; read again when it changes",
+        "certificate of --grpc and --api with its intermediates, PEM; read again when it changes",
         metavar="FILE",
     )
     tls_key: Path | None = option(

@@ -182,6 +182,7 @@ def option(
     *,
     metavar: str = "",
     bare: bool = False,
+    was: str | None = None,
 ) -> Any:
     """Return the field of an option.
 
@@ -191,8 +192,9 @@ def option(
         why: text for --help, without the default.
         metavar: name of the value in --help; by default, the last word of the option's name.
         bare: whether it is given without a flag, as MODEL is.
+        was: its name in the last release, which still works; None: the same.
     """
-    metadata = {"parse": parse, "why": why, "metavar": metavar, "bare": bare}
+    metadata = {"parse": parse, "why": why, "metavar": metavar, "bare": bare, "was": was}
     return dataclasses.field(default=default, metadata=metadata)
 
 

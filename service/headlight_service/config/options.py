@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from headlight_service.config.command_line import ConfigError, parser_of, read, refuse_unknown
 from headlight_service.config.model_options import ComputationOptions, ModelOptions
-from headlight_service.config.network_options import REST, AddressOptions, ClientOptions
+from headlight_service.config.network_options import API, AddressOptions, ClientOptions
 from headlight_service.config.process_options import LogOptions, ProcessOptions
 from headlight_service.config.request_options import (
     BatchOptions,
@@ -60,9 +60,9 @@ class Config(
 
     def _check(self) -> None:
         """Check that the options fit each other. Raises ConfigError."""
-        listening = {"--grpc": self.grpc, "--http": self.http, "--health": self.health}
-        if self.rest is not REST:  # the default port may be taken; see `build_rest`
-            listening["--rest"] = self.rest
+        listening = {"--grpc": self.grpc, "--metrics": self.metrics, "--health": self.health}
+        if self.api is not API:  # the default port may be taken; see `build_api`
+            listening["--api"] = self.api
         for (one, here), (other, there) in itertools.combinations(listening.items(), 2):
             if here is not None and there is not None and here.meets(there):
                 raise ConfigError(f"{one} is {here}, {other} {there}; give each a port of its own")

@@ -51,7 +51,7 @@ def security_of(config: Config, metrics: Metrics) -> AccessPolicy:
         credentials, tls = certificates.credentials(), certificates.context()
     if config.auth_tokens is not None:
         tokens = AuthTokens(config.auth_tokens, metrics.refused_tokens().inc)
-        addresses = [config.grpc, *([] if config.rest is None else [config.rest])]
+        addresses = [config.grpc, *([] if config.api is None else [config.api])]
         if credentials is None and not all(map(is_loopback, addresses)):
             log.warning(
                 (

@@ -44,7 +44,7 @@ def target(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     ):
         grpc.bind(("127.0.0.1", 0))
         port = grpc.getsockname()[1]
-        monkeypatch.setattr(default_ports, "HTTP_PORT", server.server_port)
+        monkeypatch.setattr(default_ports, "METRICS_PORT", server.server_port)
         monkeypatch.setattr(service_wait, "POLL_SECONDS", 0.0)
         Metrics.page, Metrics.answers, Metrics.opens = "", 0, True
         Metrics.page = f"starting, gRPC port {port}: step 4 of 9: tracing the graph\n"

@@ -215,7 +215,7 @@ async def test_device_loss_ends_the_process_within_two_seconds_without_further_a
     runtime = FakeRuntime()
     monkeypatch.setattr(server_module, "load", lambda config, steps: runtime)
     address = Address("127.0.0.1", free_port())
-    server = Server(Config(bundle=Path("none"), grpc=address, http=ANY, warm_up_lengths=(3,)))
+    server = Server(Config(bundle=Path("none"), grpc=address, metrics=ANY, warm_up_lengths=(3,)))
     flushed: list[float] = []
 
     async def flush(seconds: float) -> None:  # to a collector that does not answer
@@ -260,6 +260,6 @@ async def test_a_device_too_small_for_warm_up_ends_the_start(
 
     monkeypatch.setattr(runtime, "warm_up", full)
     monkeypatch.setattr(server_module, "load", lambda config, steps: runtime)
-    assert await Server(Config(bundle=Path("none"), grpc=ANY, http=ANY)).serve() == EXIT_BUNDLE
+    assert await Server(Config(bundle=Path("none"), grpc=ANY, metrics=ANY)).serve() == EXIT_BUNDLE
     with pytest.raises(BundleError, match="raise --gpu-memory-bytes"), assembly.fitting():
         full(())

@@ -36,7 +36,7 @@ def listening() -> Listener:
         "/large": lambda: Response("200 OK", "application/octet-stream", LARGE),
         "/fails": fail,
     }
-    return Listener(taken("--http", Address("127.0.0.1", 0)), functools.partial(respond, pages))
+    return Listener(taken("--metrics", Address("127.0.0.1", 0)), functools.partial(respond, pages))
 
 
 def connect(server: Listener) -> socket.socket:
@@ -189,7 +189,7 @@ for client in clients:
     client.settimeout(20)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 pages = {"/ok": lambda: Response("200 OK", "text/plain", b"ok\\n")}
-server = Listener(taken("--http", Address("127.0.0.1", 0)), functools.partial(respond, pages))
+server = Listener(taken("--metrics", Address("127.0.0.1", 0)), functools.partial(respond, pages))
 
 use_up()
 connect(clients[0])

@@ -33,7 +33,7 @@ from tests.ports import free_port
 from tests.service.fakes import FakeRuntime
 
 ANY = Address("127.0.0.1", 0)
-CONFIG = Config(bundle=Path("none"), grpc=ANY, http=ANY, warm_up_lengths=(3, 4))
+CONFIG = Config(bundle=Path("none"), grpc=ANY, metrics=ANY, warm_up_lengths=(3, 4))
 
 
 @pytest.fixture(autouse=True)

@@ -54,8 +54,8 @@ def test_an_unknown_host_is_a_usage_error_and_a_failing_resolver_is_not(
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     with pytest.raises(kind) as told:
-        taken("--http", Address("away", 1))
-    assert str(told.value).startswith(f"--http {reason}")
+        taken("--metrics", Address("away", 1))
+    assert str(told.value).startswith(f"--metrics {reason}")
 
 
 def test_ipv4_is_preferred_for_a_dual_stack_name(
@@ -69,7 +69,7 @@ def test_ipv4_is_preferred_for_a_dual_stack_name(
         ]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    with taken("--http", Address("localhost", 0)) as own:
+    with taken("--metrics", Address("localhost", 0)) as own:
         assert own.getsockname()[0] == "127.0.0.1"
 
 
@@ -79,8 +79,10 @@ def test_a_privileged_port_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket.socket, "bind", bind_socket)
     with pytest.raises(PortTaken) as told:
-        taken("--http", Address("127.0.0.1", 80))
-    assert str(told.value) == "--http 127.0.0.1:80 is not for this user; choose a port from 1024 on"
+        taken("--metrics", Address("127.0.0.1", 80))
+    assert (
+        str(told.value) == "--metrics 127.0.0.1:80 is not for this user; choose a port from 1024 on"
+    )
 
 
 async def test_a_port_taken_during_reservation_is_reported_once(
@@ -88,7 +90,7 @@ async def test_a_port_taken_during_reservation_is_reported_once(
 ) -> None:
     with taken("--grpc", Address("127.0.0.1", 0)) as ours:
         address = Address("127.0.0.1", ours.getsockname()[1])
-        with taken("--http", address) as other:
+        with taken("--metrics", address) as other:
             other.listen()
             with pytest.raises(PortTaken, match="is in use"):
                 bind(build_health_server(Readiness(), lambda *_: None), address)

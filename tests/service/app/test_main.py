@@ -38,7 +38,7 @@ def bundle(make_bundle: Callable[[str], Path]) -> Path:
 
 
 def command(bundle: Path, *options: str) -> list[str]:
-    ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", "127.0.0.1:0")
+    ports = ("--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--api", "127.0.0.1:0")
     return [sys.executable, "-m", "headlight", "serve", "--bundle", str(bundle), *ports, *options]
 
 
@@ -56,7 +56,7 @@ class Process:
             command(bundle, *options), cwd=ROOT, stderr=subprocess.PIPE, text=True
         )
         listening = self.event("listening")
-        self.grpc_port, self.http_port = listening["grpc_port"], listening["http_port"]
+        self.grpc_port, self.metrics_port = listening["grpc_port"], listening["metrics_port"]
         self.channel = grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}")
         self.stub = pb_grpc.HeadlightServiceStub(self.channel)
 
@@ -71,7 +71,7 @@ class Process:
 
     def metric(self, line: str) -> float:
         with urllib.request.urlopen(
-            f"http://127.0.0.1:{self.http_port}/metrics", timeout=10
+            f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10
         ) as response:
             found = [
                 text
@@ -187,11 +187,11 @@ def test_json_can_be_asked_for_on_a_terminal_too(bundle: Path) -> None:
 def test_a_failed_start_on_a_terminal_is_one_line_with_the_remedy(bundle: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        terminal = Terminal(bundle, "--http", address)
+        terminal = Terminal(bundle, "--metrics", address)
         rows = terminal.read()
     said = " ".join(" ".join(rows).split())
     assert (
-        f" error: --http {address} is in use; stop the process that listens there, or choose"
+        f" error: --metrics {address} is in use; stop the process that listens there, or choose"
         in said
     )
     assert said.count("error") == 1
@@ -202,9 +202,9 @@ def test_an_unknown_model_is_one_line_with_the_remedy() -> None:
     ports = (
         "--grpc",
         "127.0.0.1:0",
-        "--http",
+        "--metrics",
         "127.0.0.1:0",
-        "--rest",
+        "--api",
         "off",
         "--log-format",
         "text",
@@ -230,7 +230,7 @@ def test_text_can_be_asked_for_without_a_terminal(bundle: Path) -> None:
     assert f"  error: --grpc {address} is in use; " in line
 
 
-@pytest.mark.parametrize("option", ["--grpc", "--http", "--rest", "--health"])
+@pytest.mark.parametrize("option", ["--grpc", "--metrics", "--api", "--health"])
 def test_a_taken_port_is_one_line_and_exit_code_1(bundle: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -240,7 +240,7 @@ def test_a_taken_port_is_one_line_and_exit_code_1(bundle: Path, option: str) -> 
     assert json.loads(line)["message"].startswith(f"{option} {address} is in use; ")
 
 
-@pytest.mark.parametrize("option", ["--grpc", "--http", "--rest", "--health"])
+@pytest.mark.parametrize("option", ["--grpc", "--metrics", "--api", "--health"])
 def test_an_unknown_host_is_a_wrong_option(bundle: Path, option: str) -> None:
     # Needs no query whether this interface exists.
     done = run(bundle, option, "[::1%no-such]:52051")

@@ -28,7 +28,7 @@ def port(state: State) -> int:
         lambda: "",
     )
     return Listener(
-        taken("--http", Address("127.0.0.1", 0)), functools.partial(respond, pages)
+        taken("--metrics", Address("127.0.0.1", 0)), functools.partial(respond, pages)
     ).server_port
 
 
@@ -61,4 +61,4 @@ def test_other_paths_are_not_found(port: int) -> None:
 
 def test_a_taken_port_is_an_error(port: int) -> None:
     with pytest.raises(PortTaken, match="in use"):
-        taken("--http", Address("127.0.0.1", port))
+        taken("--metrics", Address("127.0.0.1", port))

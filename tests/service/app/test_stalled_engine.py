@@ -54,10 +54,10 @@ async def test_every_probe_reports_a_hanging_engine(runtime: FakeRuntime, log: L
                 for name in names
             }
         pages = [
-            (await asyncio.to_thread(get, listening["http_port"], path))[0]
+            (await asyncio.to_thread(get, listening["metrics_port"], path))[0]
             for path in ("/livez", "/readyz")
         ]
-        _, text = await asyncio.to_thread(get, listening["http_port"], "/metrics")
+        _, text = await asyncio.to_thread(get, listening["metrics_port"], "/metrics")
         gauges = [
             line
             for line in text.splitlines()

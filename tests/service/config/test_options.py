@@ -29,9 +29,9 @@ TEXTS = {
     "bundle": ("there", Path("there")),
     "bundle_sha256": ("AB" * 32, "ab" * 32),
     "grpc": ("[::1]:0", Address("::1", 0)),
-    "http": ("0.0.0.0:80", Address("0.0.0.0", 80)),
-    "rest": ("[::1]:0", Address("::1", 0)),
-    "rest_host": ("Encoder.internal", "encoder.internal"),
+    "metrics": ("0.0.0.0:80", Address("0.0.0.0", 80)),
+    "api": ("[::1]:0", Address("::1", 0)),
+    "api_host": ("Encoder.internal", "encoder.internal"),
     "page": ("off", "off"),
     "provider": ("cpu", "cpu"),
     "precision": ("int8", "int8"),
@@ -125,19 +125,19 @@ def test_a_model_of_the_command_line_overrides_that_of_the_environment(
         ((*BUNDLE, "--grpc", "50051"), "--grpc is '50051'; it must be HOST:PORT"),
         ((*BUNDLE, "--grpc", "a:65536"), "--grpc is 'a:65536'"),
         ((*BUNDLE, "--grpc", "http://a:1"), "--grpc is 'http://a:1'; it must be HOST:PORT"),
-        ((*BUNDLE, "--http", "[]:1"), "--http is '[]:1'; it must be HOST:PORT"),
+        ((*BUNDLE, "--metrics", "[]:1"), "--metrics is '[]:1'; it must be HOST:PORT"),
         ((*BUNDLE, "--health", "a..b:1"), "--health is 'a..b:1'; it must be HOST:PORT"),
         (
             (*BUNDLE, "--grpc", "127.0.0.1:8080"),
-            "--grpc is 127.0.0.1:8080, --http 127.0.0.1:8080; give each a port",
+            "--grpc is 127.0.0.1:8080, --metrics 127.0.0.1:8080; give each a port",
         ),
         (
-            (*BUNDLE, "--http", "[::]:50051"),
-            "--grpc is 127.0.0.1:50051, --http [::]:50051; give each a port",
+            (*BUNDLE, "--metrics", "[::]:50051"),
+            "--grpc is 127.0.0.1:50051, --metrics [::]:50051; give each a port",
         ),
         (
             (*BUNDLE, "--health", "0.0.0.0:8080"),
-            "--http is 127.0.0.1:8080, --health 0.0.0.0:8080; give each a port",
+            "--metrics is 127.0.0.1:8080, --health 0.0.0.0:8080; give each a port",
         ),
         ((*BUNDLE, "--grcp", "a:1"), "there is no option --grcp (did you mean --grpc?)"),
         ((*BUNDLE, "--provider", "cudda"), "openvino, cuda (did you mean cuda?)"),
@@ -247,8 +247,25 @@ async def test_the_largest_accepted_numbers_are_usable() -> None:
     [("127.0.0.1:0", "127.0.0.1:0"), ("127.0.0.1:9", "127.0.0.2:9"), ("0.0.0.0:9", "[::1]:9")],
 )
 def test_addresses_that_do_not_collide_are_accepted(grpc_at: str, http_at: str) -> None:
-    config = Config.parse((*BUNDLE, "--grpc", grpc_at, "--http", http_at), {})
-    assert (str(config.grpc), str(config.http)) == (grpc_at, http_at)
+    config = Config.parse((*BUNDLE, "--grpc", grpc_at, "--metrics", http_at), {})
+    assert (str(config.grpc), str(config.metrics)) == (grpc_at, http_at)
+
+
+def test_names_of_the_last_release_still_work() -> None:
+    given = {"--rest": "127.0.0.1:1", "--http": "127.0.0.1:2", "--rest-host": "a.example"}
+    expected = Config.parse(
+        (*BUNDLE, "--api=127.0.0.1:1", "--metrics=127.0.0.1:2", "--api-host=a.example"), {}
+    )
+    assert Config.parse((*BUNDLE, *(f"{name}={text}" for name, text in given.items())), {}) == (
+        expected
+    )
+    variables = {
+        "HEADLIGHT_" + name.strip("-").replace("-", "_").upper(): text
+        for name, text in given.items()
+    }
+    assert Config.parse(BUNDLE, variables) == expected
+    now = {**variables, "HEADLIGHT_API": "127.0.0.1:3"}
+    assert Config.parse(BUNDLE, now).api == Address("127.0.0.1", 3)
 
 
 def test_an_invalid_environment_variable_is_named() -> None:
@@ -265,7 +282,7 @@ def test_an_invalid_environment_variable_is_named() -> None:
             "HEADLIGHT_AUTH_TOKENS may be meant; else unset it",
         ),  # otherwise the service would be open to everyone
         ("HEADLIGHT_TLS_CLIENTCA", "file", "HEADLIGHT_TLS_CLIENT_CA may be meant; else unset it"),
-        ("HEADLIGHT_HTTP_PORT", "8080", "HEADLIGHT_HTTP may be meant; else unset it"),
+        ("HEADLIGHT_METRICS_PORT", "8080", "HEADLIGHT_METRICS may be meant; else unset it"),
         ("HEADLIGHT_", "", "--help lists"),
         ("HEADLIGHT_ZZZZZZZZZZZZZZZZZ", "secret", "--help lists"),
     ],

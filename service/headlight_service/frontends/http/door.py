@@ -298,7 +298,9 @@ class Door:
                 405, f"this path takes {allowed}", reason="method", headers=(("allow", allowed),)
             )
         if exchange.path == "/metrics":
-            return refused(404, f"metrics are served on {self.options.metrics_address}, by --http")
+            return refused(
+                404, f"metrics are served on {self.options.metrics_address}, by --metrics"
+            )
         hint = self._base_url_hint(exchange.path)
         return refused(
             404, f"there is no such path; {hint}GET /openapi.json lists them", reason="path"

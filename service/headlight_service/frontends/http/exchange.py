@@ -82,7 +82,7 @@ class Options(NamedTuple):
     hosts: frozenset[str] | None = frozenset()
     max_connection_age_seconds: float = 300.0
     most_connections: int = 4096
-    metrics_address: str = "--http"
+    metrics_address: str = "--metrics"
     cors_origins: frozenset[str] = frozenset()
     any_model_name: bool = False
     page: bool = True

@@ -87,7 +87,7 @@ class HttpServer:
         except OSError:
             self._bound.close()
             raise
-        threading.Thread(target=self._run, name="rest", daemon=True).start()
+        threading.Thread(target=self._run, name="api", daemon=True).start()
         if not self._listening.wait(START_SECONDS) or self._ended.is_set():
             raise OSError("the HTTP frontend did not begin to listen; see the log")
 

@@ -10,7 +10,7 @@ from headlight_service.frontends.http.http_status import refused
 
 JSON_TYPE = re.compile(r"application/(?:[a-z0-9.+-]+\+)?json\s*(?:;.*)?", re.IGNORECASE)
 HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[\w.~-]+))(?::\d*)?", re.IGNORECASE)
-FOREIGN_HOST = "Host must be localhost or a loopback address; name others by --rest-host"
+FOREIGN_HOST = "Host must be localhost or a loopback address; name others by --api-host"
 NO_HOST = "the request has no Host header; send the name and port that the client connects to"
 
 
@@ -78,7 +78,7 @@ def check_origin(headers: Mapping[str, str], accepted: frozenset[str] | None) ->
         raise refused(
             403,
             "the request comes from another site's page (Origin, Sec-Fetch-Site); a service on "
-            "loopback answers programs and its own page. Name a proxy's host by --rest-host, a "
+            "loopback answers programs and its own page. Name a proxy's host by --api-host, a "
             "site whose pages may call it by --cors-origins",
             field="origin",
         )

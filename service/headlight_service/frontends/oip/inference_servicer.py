@@ -19,7 +19,7 @@ from headlight_service.frontends.oip.model_views import configuration, metadata,
 
 EXTENSIONS = ("model_configuration", "schedule_policy", "binary_tensor_data", "parameters")
 NO_LOADING = "models are chosen when the service starts; restart it with another --bundle"
-NO_STATISTICS = "statistics are metrics here: GET /metrics on the port of --http"
+NO_STATISTICS = "statistics are metrics here: GET /metrics on the port of --metrics"
 NO_SHARED_MEMORY = "shared memory is not served; send tensors in the message"
 NO_SETTINGS = "options of the service set its log and its tracing; see headlight serve --help"
 

@@ -15,13 +15,13 @@ import pytest
 
 import headlight_service
 from headlight.cli.doctor.default_ports import (
+    API_PORT,
     GRPC_PORT,
     HOST,
-    HTTP_PORT,
-    REST_PORT,
+    METRICS_PORT,
+    api_port,
     grpc_port,
     metrics_port,
-    rest_port,
 )
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.config.options import Config
@@ -55,13 +55,13 @@ def serving_page(page: bytes) -> Iterator[int]:
 
 
 def test_the_ports_are_the_defaults_of_the_service() -> None:
-    expected = [(HOST, port) for port in (GRPC_PORT, REST_PORT, HTTP_PORT)]
-    assert [Config.grpc, Config.rest, Config.http] == expected
+    expected = [(HOST, port) for port in (GRPC_PORT, API_PORT, METRICS_PORT)]
+    assert [Config.grpc, Config.api, Config.metrics] == expected
 
 
 def test_a_port_that_nobody_has_is_free() -> None:
     port = free_port()
-    assert [ask(port).state for ask in (grpc_port, rest_port, metrics_port)] == ["free"] * 3
+    assert [ask(port).state for ask in (grpc_port, api_port, metrics_port)] == ["free"] * 3
 
 
 def test_a_service_is_known_by_its_answer(target: str) -> None:
@@ -104,17 +104,17 @@ def test_something_else_on_a_port_is_in_use() -> None:
         port = silent.getsockname()[1]
         assert grpc_port(page).state == "other"
         assert grpc_port(page).detail == "in use: no gRPC in plaintext answers there"
-        assert rest_port(page).state == metrics_port(page).state == "other"
-        assert rest_port(port).state == metrics_port(port).state == "other"
+        assert api_port(page).state == metrics_port(page).state == "other"
+        assert api_port(port).state == metrics_port(port).state == "other"
 
 
 def test_metrics_of_ours_are_known() -> None:
     with serving_page(b"# HELP headlight_requests_total x") as page:
         assert metrics_port(page).state == "headlight"
-        assert rest_port(page).state == "other"
+        assert api_port(page).state == "other"
 
 
 def test_the_document_of_our_http_is_known() -> None:
     document = Path(headlight_service.__file__).parent / "frontends/http/openapi.json"
     with serving_page(document.read_bytes()) as page:
-        assert rest_port(page).state == "headlight"
+        assert api_port(page).state == "headlight"

@@ -18,7 +18,7 @@ import pytest
 
 from headlight.runtime import Runtime
 from headlight_service.app.assembly import assemble
-from headlight_service.app.server_setup import build_rest
+from headlight_service.app.server_setup import build_api
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.admission.rate_limit import Quotas
@@ -121,7 +121,7 @@ def http_service(
     **options: Any,
 ) -> Iterator[HttpService]:
     """Run a frontend; at the end nothing may be held."""
-    options.setdefault("rest", Address("127.0.0.1", 0))
+    options.setdefault("api", Address("127.0.0.1", 0))
     config = Config(bundle=Path("none"), **options)
     runtime = runtime or FakeRuntime()
     metrics, models, tokenizers = Metrics(), Models(), TokenizerThreads(1)
@@ -129,7 +129,7 @@ def http_service(
     models.add(model)
     serving = [True]
     pipeline = Pipeline(models, tokenizers, quotas)
-    server = build_rest(
+    server = build_api(
         config,
         pipeline,
         metrics,

@@ -16,8 +16,8 @@ import pytest
 
 from headlight.tls.pem import server_context
 from headlight_service.app.listen_addresses import PortTaken
-from headlight_service.app.server_setup import build_rest, start_rest
-from headlight_service.config.network_options import REST
+from headlight_service.app.server_setup import build_api, start_api
+from headlight_service.config.network_options import API
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.admission.rate_limit import Quotas
@@ -80,15 +80,15 @@ def bearer(token: str) -> dict[str, str]:
     ],
 )
 def test_a_loopback_listener_refuses_foreign_hosts(host: str, accepted: bool) -> None:
-    with http_service(rest_host="encoder.internal") as service:
+    with http_service(api_host="encoder.internal") as service:
         reply = service.ask("/health", headers={"host": host})
         assert reply.status == (200 if accepted else 421)
         if not accepted:
-            assert "--rest-host" in reply.json["message"]
+            assert "--api-host" in reply.json["message"]
 
 
 def test_any_host_may_be_asked_for_where_other_machines_listen() -> None:
-    with http_service(rest=Address("0.0.0.0", 0)) as service:
+    with http_service(api=Address("0.0.0.0", 0)) as service:
         assert service.ask("/health", headers={"host": "encoder.example"}).status == 200
 
 
@@ -151,7 +151,7 @@ def test_pages_of_allowed_origins_may_call(authenticator: Authenticator) -> None
             assert "access-control-allow-credentials" not in reply.headers
     with http_service(cors_origins=("*",)) as service:
         assert call(other).headers["access-control-allow-origin"] == "*"
-    with http_service(rest=Address("0.0.0.0", 0)) as service:
+    with http_service(api=Address("0.0.0.0", 0)) as service:
         assert call(other).status == 200
         assert "access-control-allow-origin" not in call(other).headers
         assert call(other, "OPTIONS", **asks).status == 403
@@ -175,11 +175,11 @@ def test_the_quota_is_that_of_the_token(authenticator: Authenticator) -> None:
 
 
 def test_metrics_are_elsewhere() -> None:
-    with http_service(http=Address("127.0.0.1", 9)) as service:
+    with http_service(metrics=Address("127.0.0.1", 9)) as service:
         reply = service.ask("/metrics")
         assert reply.status == 404
         assert "127.0.0.1:9" in reply.json["message"]
-        assert "--http" in reply.json["message"]
+        assert "--metrics" in reply.json["message"]
 
 
 def test_a_wrong_method_names_the_right_ones() -> None:
@@ -446,7 +446,7 @@ def test_a_failure_to_listen_is_reported_at_once(monkeypatch: pytest.MonkeyPatch
 
 def built(config: Config) -> object:
     pipeline = Pipeline(Models(), TokenizerThreads(1))
-    server = build_rest(config, pipeline, Metrics(), lambda: True)
+    server = build_api(config, pipeline, Metrics(), lambda: True)
     if server is not None:
         server._bound.close()
     return server
@@ -457,15 +457,15 @@ def test_a_taken_default_port_is_a_warning(
 ) -> None:
     with http_service() as service:
         taken = Address("127.0.0.1", service.port)
-        with pytest.raises(PortTaken, match="--rest"):
-            built(Config(bundle=Path("b"), rest=taken))
+        with pytest.raises(PortTaken, match="--api"):
+            built(Config(bundle=Path("b"), api=taken))
         for place in ("headlight_service.app.server_setup", "headlight_service.config.options"):
-            monkeypatch.setattr(f"{place}.REST", taken)
+            monkeypatch.setattr(f"{place}.API", taken)
         with caplog.at_level(logging.WARNING):
-            assert built(Config(bundle=Path("b"), rest=taken)) is None
-        assert "--rest off" in caplog.text
-    assert built(Config(bundle=Path("b"), rest=None)) is None
-    assert Config(bundle=Path("b")).rest is REST
+            assert built(Config(bundle=Path("b"), api=taken)) is None
+        assert "--api off" in caplog.text
+    assert built(Config(bundle=Path("b"), api=None)) is None
+    assert Config(bundle=Path("b")).api is API
 
 
 def test_a_port_taken_after_it_was_reserved_is_a_warning_for_the_default(
@@ -474,18 +474,18 @@ def test_a_port_taken_after_it_was_reserved_is_a_warning_for_the_default(
     models, tokenizers = Models(), TokenizerThreads(1)
     pipeline = Pipeline(models, tokenizers)
     try:
-        named = Config(bundle=Path("b"), rest=Address("127.0.0.1", free_port()))
+        named = Config(bundle=Path("b"), api=Address("127.0.0.1", free_port()))
         for default in (False, True):
-            server = build_rest(named, pipeline, Metrics(), lambda: True)
+            server = build_api(named, pipeline, Metrics(), lambda: True)
             assert server is not None
             with socket.create_server(("127.0.0.1", server.port)):
                 if not default:
-                    with pytest.raises(PortTaken, match="--rest"):
-                        start_rest(server, named)
-                    monkeypatch.setattr("headlight_service.app.server_setup.REST", named.rest)
+                    with pytest.raises(PortTaken, match="--api"):
+                        start_api(server, named)
+                    monkeypatch.setattr("headlight_service.app.server_setup.API", named.api)
                 else:
                     with caplog.at_level(logging.WARNING):
-                        assert start_rest(server, named) is False
-        assert "--rest off" in caplog.text
+                        assert start_api(server, named) is False
+        assert "--api off" in caplog.text
     finally:
         tokenizers.close()

@@ -78,7 +78,7 @@ class Rest:
 async def rest(runtime: FakeRuntime | None = None, **options: Any) -> AsyncIterator[Rest]:
     runtime = runtime or FakeRuntime(accepts=("text", "pair", "ids"))
     async with serving(runtime, **options) as service:
-        bound = taken("--rest", Address("127.0.0.1", 0))
+        bound = taken("--api", Address("127.0.0.1", 0))
         door = Door(service.pipeline, service.metrics, [contract_api], Options())
         server = HttpServer(bound, door)
         server.start()

@@ -495,7 +495,7 @@ def test_parsing_is_charged_once() -> None:
         ({}, 200),
         ({"Origin": "http://localhost:{port}", "Sec-Fetch-Site": "same-origin"}, 200),
         ({"Sec-Fetch-Site": "none"}, 200),
-        ({"Origin": "https://proxied.example"}, 200),  # by --rest-host
+        ({"Origin": "https://proxied.example"}, 200),  # by --api-host
         ({"Origin": "https://evil.example"}, 403),
         ({"Origin": "null"}, 403),
         ({"Origin": "http://localhost:1"}, 403),
@@ -505,12 +505,12 @@ def test_parsing_is_charged_once() -> None:
 def test_other_websites_cannot_use_a_loopback_listener(
     headers: dict[str, str], status: int
 ) -> None:
-    with http_service(rest_host="proxied.example") as service:
+    with http_service(api_host="proxied.example") as service:
         sent = {name: value.format(port=service.port) for name, value in headers.items()}
         sent["Host"] = f"localhost:{service.port}"
         assert service.ask("/v1/embeddings", {"input": "a"}, headers=sent).status == status
         assert service.ask("/health", headers=sent).status == 200  # the same for everybody
-    with http_service(rest=Address("0.0.0.0", 0)) as service:
+    with http_service(api=Address("0.0.0.0", 0)) as service:
         assert service.ask("/v1/embeddings", {"input": "a"}, headers=headers).status == 200
 
 

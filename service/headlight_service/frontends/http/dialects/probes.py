@@ -1,4 +1,4 @@
-"""Health for load balancers and probes of other tools. The process's own probes are on --http."""
+"""Health for load balancers and probes of other tools. Probes of the process are on --metrics."""
 
 from __future__ import annotations
 

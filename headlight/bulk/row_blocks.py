@@ -228,6 +228,11 @@ def encode_blocks(
     pool.shutdown()
 
 
+def _characters(each: Input) -> int:
+    """Return the characters of a text or a pair, or the number of ids."""
+    return sum(map(len, each)) if isinstance(each, tuple) else len(each)
+
+
 def blocks_of(done: int, inputs: Sequence[Input], most: BlockSize, at_once: int) -> Iterator[range]:
     """Yield ranges of the missing places, in order.
 
@@ -236,7 +241,7 @@ def blocks_of(done: int, inputs: Sequence[Input], most: BlockSize, at_once: int)
     count = min(most.inputs, max(LEAST_BLOCK, math.ceil((len(inputs) - done) / at_once)))
     begin, tokens = done, 0
     for place in range(done, len(inputs)):
-        size = min(len(inputs[place]), most.longest)
+        size = min(_characters(inputs[place]), most.longest)
         tokens += size
         if place > begin and (place - begin == count or tokens > most.tokens):
             yield range(begin, place)

@@ -140,7 +140,7 @@ def add_info(commands: Any) -> None:
         metavar="OPTION",
         help=(
             "ask no service; print CPUs and memory, in YAML, of a container for `headlight serve "
-            "OPTION...`; all that follows is for `headlight serve`"
+            "OPTION...`, which exports a model first; all that follows is for `headlight serve`"
         ),
     )
     group.add_argument(
@@ -225,7 +225,7 @@ def run_info(arguments: argparse.Namespace) -> None:
 def run_resources(arguments: argparse.Namespace) -> None:
     """Run `headlight info --resources`."""
     part = importlib.import_module(RESOURCES)
-    resources, title = part.compute(arguments.resources, arguments.cpus)
+    resources, title = part.compute(arguments.resources, arguments.cpus, say)
     write_result(
         arguments,
         what="resources of a container",

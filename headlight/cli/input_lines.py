@@ -15,14 +15,14 @@ from headlight.interface.arguments import Input
 JSON_LINES = (".jsonl", ".ndjson")
 # Files whose lines are no texts, and how to give their texts.
 TO_TABLE = (
-    "convert it to Parquet, and give that as an argument with --text-column NAME; "
-    "for its lines as they are, give it on standard input"
+    "convert it to Parquet, and give that to `headlight embed` with --text-column NAME; for its "
+    "lines as they are, give its contents on standard input"
 )
 NO_LINES = {
     **dict.fromkeys((".csv", ".tsv"), f"is a table: {TO_TABLE}"),
     **dict.fromkeys(
         (".parquet", ".pq", ".arrow", ".feather"),
-        "is a table: give it as an argument of `headlight embed`, with --text-column NAME",
+        "is a table: give it to `headlight embed` as an argument, with --text-column NAME",
     ),
     ".json": (
         "is one JSON value: write an object a line to a file that ends in .jsonl; if each line is "
@@ -111,15 +111,20 @@ def check_files(arguments: argparse.Namespace, fields: bool) -> None:
         arguments: of the command.
         fields: whether lines are JSON objects.
     """
-    texts = arguments.texts
-    if texts and all(map(os.path.isfile, texts)):
-        raise UsageError(
-            f"{texts[0]}: is a file, and this would read its name; for its lines, "
-            f"give --file {texts[0]}; for the name itself, give it on standard input"
-        )
-    suffix = os.path.splitext(arguments.file or "")[1].lower()
-    if suffix in NO_LINES and not (fields and suffix == ".json"):
-        raise UsageError(f"{arguments.file}: {NO_LINES[suffix]}")
+    for text in arguments.texts:
+        if os.path.isfile(text):
+            problem = _no_lines(text) or "is a file, and this would read its name"
+            lines = "" if _no_lines(text) else f" for its lines, give --file {text};"
+            raise UsageError(f"{text}: {problem};{lines} for the name, give it on standard input")
+    file = arguments.file or ""
+    problem = _no_lines(file)
+    if problem is not None and not (fields and file.lower().endswith(".json")):
+        raise UsageError(f"{file}: {problem}")
+
+
+def _no_lines(file: str) -> str | None:
+    """Return why the lines of a file are no texts, and the remedy; None: they may be."""
+    return NO_LINES.get(os.path.splitext(file)[1].lower())
 
 
 def ids_of(line: str) -> list[int]:

@@ -22,6 +22,7 @@ class GrowingPart:
         folder: keeps the part and its pieces.
         number: of the part.
         make: returns the output of the given rows of the part, from their vectors.
+        saved: rows of its pieces in the folder.
 
     Attributes:
         end: the first row that is not finished.
@@ -32,9 +33,11 @@ class GrowingPart:
         folder: PartFolder,
         number: int,
         make: Callable[[range, Sequence[Embeddings]], Piece],
+        saved: Sequence[range] = (),
     ) -> None:
         self._folder, self._number, self._make = folder, number, make
-        self._pieces = folder.pieces(number)
+        self._pieces = folder.pieces(number, saved)
+        self._kept = list(saved)
         self._found: list[Embeddings] = []
         self.end = self._begin
         self._saved = time.monotonic()
@@ -67,6 +70,7 @@ class GrowingPart:
         table = pa.concat_tables([piece.table.replace_schema_metadata() for piece in self._pieces])
         rejected = [row for piece in self._pieces for row in piece.rejected]
         self._folder.add(self._number, table.replace_schema_metadata(metadata), rejected)
+        self._folder.remove_pieces(self._number, self._kept)
 
     @property
     def _begin(self) -> int:
@@ -77,6 +81,7 @@ class GrowingPart:
         if self._begin < self.end:
             self._cut()
             self._folder.add_piece(self._number, self._pieces[-1])
+            self._kept.append(self._pieces[-1].rows)
         self._saved = time.monotonic()
 
     def _cut(self) -> None:

@@ -140,31 +140,30 @@ class PartFolder:
         with self._writing():
             self._put(_piece(number, piece.rows), sink.getvalue().to_pybytes())
 
-    def pieces(self, number: int) -> list[Piece]:
-        """Return the pieces of a part, from its first row on, without gaps."""
-        found = list[Piece]()
+    def piece_rows(self) -> dict[int, list[range]]:
+        """Return the rows of the pieces of each part, from its first on, without gaps."""
         with self._writing():
-            for rows in self._piece_rows().get(number, ()):
+            return self._piece_rows()
+
+    def pieces(self, number: int, saved: Sequence[range]) -> list[Piece]:
+        """Return the pieces of a part that have these rows; those behind a damaged one are none."""
+        pieces = list[Piece]()
+        with self._writing():
+            for rows in saved:
                 data = self._data(_piece(number, rows))
                 try:
                     table = pa.ipc.open_stream(data).read_all()
                     rejected = json.loads(table.schema.metadata[REASONS])
                 except (pa.ArrowException, ValueError):
                     break  # half a file of a store: its rows are computed again
-                found.append(Piece(rows, table, rejected))
-        return found
+                pieces.append(Piece(rows, table, rejected))
+        return pieces
 
-    def remove_pieces(self) -> None:
-        """Remove the pieces of finished parts. Raises OutputError."""
-        with self._writing():
-            done = set(self._numbers())
-            found = [
-                name
-                for name in self._names()
-                if (of := PIECE.fullmatch(name)) and int(of[1]) in done
-            ]
-            if found:
-                self._fs.rm([self._join(name) for name in found])
+    def remove_pieces(self, number: int, saved: Sequence[range]) -> None:
+        """Remove the pieces of a finished part. Raises OutputError."""
+        if saved:
+            with self._writing():
+                self._fs.rm([self._join(_piece(number, rows)) for rows in saved])
 
     def kept(self, size: int, rows: int) -> int:
         """Return the number of rows in parts and pieces, of `rows` in parts of `size`."""
@@ -197,8 +196,9 @@ class PartFolder:
         """
         with self._writing():
             self._check_complete(len(sizes))
-            self.remove_pieces()
             sides = self._names()
+            if pieces := sorted(filter(PIECE.fullmatch, sides)):  # of a run that was interrupted
+                self._fs.rm([self._join(name) for name in pieces])
             parts = list[dict[str, Any]]()
             for number, size in enumerate(sizes):
                 name = _rejected(number)

@@ -141,23 +141,34 @@ class TableJob:
             UsageError: an input file is damaged.
         """
         done, rows = self._folder.done(), self._source.rows
+        saved = self._folder.piece_rows() if self._saves else {}
         progress.begin(self._folder.kept(size, rows))
         pending = deque[Future[None]]()
         pool = ThreadPoolExecutor(PARTS_AT_ONCE)
         if not rows and not done:
             # so that there is a schema
-            self._part(0, 0, self._source.schema.empty_table(), progress)
+            self._part(0, 0, self._source.schema.empty_table(), progress, ())
         wanted = self._source.parts(size, lambda part: part not in done)
         # Closed here, also after Ctrl-C: otherwise the open file waits for the garbage collector.
         with _stopping(pool, stop), contextlib.closing(wanted) as parts:
             for number, table in parts:
-                pending.append(pool.submit(self._part, number, number * size, table, progress))
+                pieces = saved.get(number, ())
+                pending.append(
+                    pool.submit(self._part, number, number * size, table, progress, pieces)
+                )
                 if len(pending) > PARTS_AT_ONCE:  # one is read ahead
                     result_of(pending.popleft(), None)
             for future in pending:
                 result_of(future, None)
 
-    def _part(self, number: int, first: int, table: pa.Table, progress: Progress) -> None:
+    def _part(
+        self,
+        number: int,
+        first: int,
+        table: pa.Table,
+        progress: Progress,
+        saved: Sequence[range],
+    ) -> None:
         """Encode and write one part, whose first row has the given number."""
         texts, problems = read_texts(table.column(self._text), self._empty_texts)
 
@@ -168,7 +179,7 @@ class TableJob:
             ]
             return Piece(rows, self._output(table, first, good, found), rejected)
 
-        part = GrowingPart(self._folder, number, make)
+        part = GrowingPart(self._folder, number, make, saved)
 
         def take(block: range, found: Embeddings | None) -> None:
             part.take(block, found)

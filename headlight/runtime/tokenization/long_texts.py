@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -164,10 +165,15 @@ def _size(value: Value) -> int:
     return len(value) if isinstance(value, str) else sum(map(len, value))
 
 
+def _is_grouped(char: str) -> bool:
+    r"""Return whether patterns may group a run of such characters from its end: \p{N}, spaces."""
+    return unicodedata.category(char).startswith("N") or char.isspace()
+
+
 def _end_unchanged(text: str, reach: int) -> int:
     """Return an index before which characters beyond the text's end change no pre-token's begin."""
     end = len(text) - reach
-    while end > 0 and (text[end - 1].isdigit() or text[end - 1].isspace()):
+    while end > 0 and _is_grouped(text[end - 1]):
         end -= 1
     return end
 
@@ -175,7 +181,7 @@ def _end_unchanged(text: str, reach: int) -> int:
 def _start_unchanged(text: str, reach: int) -> int:
     """Return an index behind which characters before the text change no pre-token's end."""
     start = reach
-    while start < len(text) and (text[start].isdigit() or text[start].isspace()):
+    while start < len(text) and _is_grouped(text[start]):
         start += 1
     return start
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headlight.errors import InvalidInput, Unavailable
 from headlight.runtime.bundle.bundle import Bundle
@@ -126,7 +126,9 @@ def as_json(resources: Resources) -> dict[str, object]:
     }
 
 
-def compute(arguments: Sequence[str], cpus: int | None) -> tuple[Resources, str]:
+def compute(
+    arguments: Sequence[str], cpus: int | None, tell: Callable[[str], object]
+) -> tuple[Resources, str]:
     """Return the resources of `headlight serve` with these arguments, and a title.
 
     A model that is no bundle is exported into the cache first, as `headlight serve` does.
@@ -134,6 +136,7 @@ def compute(arguments: Sequence[str], cpus: int | None) -> tuple[Resources, str]
     Args:
         arguments: of `headlight serve`. The environment counts, too.
         cpus: CPUs of the container; None: those of this machine.
+        tell: receives the steps of an export.
 
     Raises:
         InvalidInput: an option is wrong, or the model cannot be found or exported.
@@ -143,7 +146,7 @@ def compute(arguments: Sequence[str], cpus: int | None) -> tuple[Resources, str]
     try:
         config = Config.parse(arguments, os.environ)
         manifest = Bundle(
-            asyncio.run(prepare(config, os.environ, StartupSteps())), config.bundle_sha256
+            asyncio.run(prepare(config, os.environ, StartupSteps(tell))), config.bundle_sha256
         ).manifest
     except ConfigError as error:
         raise InvalidInput("", str(error)) from None

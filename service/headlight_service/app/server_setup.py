@@ -237,7 +237,7 @@ def _warn_of_default(config: Config, error: PortTaken) -> None:
     """Log that the default port is taken. Raises PortTaken if the address was named."""
     if config.api is not API:
         raise error
-    log.warning(f"{error}; --api off says that none is wanted", extra={"event": "rest_port_taken"})
+    log.warning(f"{error}; --api off says that none is wanted", extra={"event": "api_port_taken"})
 
 
 def accepted_hosts(listening: Address, more: str | None) -> frozenset[str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 
 log = logging.getLogger("headlight_service.app.startup_steps")
 
@@ -16,12 +17,16 @@ STEP = re.compile(r"\d\d:\d\d:\d\d  step (\d+) of (\d+): (.*)")  # of the export
 class StartupSteps:
     """The steps of one start.
 
+    Args:
+        tell: receives each step; None: the log does.
+
     Attributes:
         current: the last step, as "step 3 of 9: tracing the graph"; empty before the first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str], object] | None = None) -> None:
         self.current = ""
+        self._tell = tell
         self._exported = 0  # number of the export's steps
 
     def __call__(self, step: str) -> None:
@@ -39,4 +44,7 @@ class StartupSteps:
 
     def _log(self, number: int, step: str, event: str) -> None:
         self.current = f"step {number} of {self._exported + len(OWN)}: {step}"
-        log.info(self.current, extra={"event": event})
+        if self._tell is None:
+            log.info(self.current, extra={"event": event})
+        else:
+            self._tell(self.current)

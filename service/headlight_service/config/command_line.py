@@ -58,17 +58,36 @@ def read(
     given = vars(parser_of(groups).parse_args(_closed(fields, arguments)))
     values = {}
     for known in fields:
-        source, text = _shown(known), given[known.name]
-        for variable in map(variable_of, names_of(known)):
-            if text is None:
-                source, text = variable, environ.get(variable)
+        source, text = _given(known, given, environ)
         if text is None:
             continue
         try:
             values[known.name] = known.metadata["parse"](text)
         except ValueError as error:
             raise ConfigError(f"{source} is {text!r:.80}; it {error}") from None
-    return values, frozenset(name for name, text in given.items() if text is not None)
+    on_line = (known.name for known in fields if any(given[name] for name in names_of(known)))
+    return values, frozenset(on_line)
+
+
+def _given(
+    known: dataclasses.Field[Any], given: Mapping[str, str | None], environ: Mapping[str, str]
+) -> tuple[str, str | None]:
+    """Return where an option is given, and its text: the command line, else the environment.
+
+    Raises:
+        ConfigError: it is given under its name and under that of the last release.
+    """
+    names = names_of(known)
+    for sources in (
+        {_shown(known, name): given[name] for name in names},
+        {variable_of(name): environ.get(variable_of(name)) for name in names},
+    ):
+        texts = {source: text for source, text in sources.items() if text is not None}
+        if len(texts) > 1:
+            raise ConfigError(f"{' and '.join(texts)} are one option; give {next(iter(texts))}")
+        if texts:
+            return next(iter(texts.items()))
+    return "", None
 
 
 def _closed(fields: Sequence[dataclasses.Field[Any]], arguments: Sequence[str]) -> list[str]:
@@ -130,7 +149,7 @@ def parser_of(groups: Groups) -> argparse.ArgumentParser:
 def _add(group: argparse._ArgumentGroup, known: dataclasses.Field[Any]) -> None:
     text = known.metadata["why"] + _default(known.default)
     if known.metadata["bare"]:
-        group.add_argument(known.name, help=text, nargs="?", metavar=_shown(known))
+        group.add_argument(known.name, help=text, nargs="?", metavar=known.name.upper())
     elif isinstance(known.default, bool):
         group.add_argument(
             flag_of(known.name), help=text, nargs="?", const="true", metavar="true|false"
@@ -139,12 +158,12 @@ def _add(group: argparse._ArgumentGroup, known: dataclasses.Field[Any]) -> None:
         value = known.metadata["metavar"] or known.name.rpartition("_")[2].upper()
         group.add_argument(flag_of(known.name), help=text, metavar=value)
     for name in names_of(known)[1:]:
-        group.add_argument(flag_of(name), dest=known.name, help=argparse.SUPPRESS)
+        group.add_argument(flag_of(name), help=argparse.SUPPRESS)
 
 
-def _shown(known: dataclasses.Field[Any]) -> str:
-    """Return the name of an option on the command line: --max-items, or MODEL."""
-    return known.name.upper() if known.metadata["bare"] else flag_of(known.name)
+def _shown(known: dataclasses.Field[Any], name: str) -> str:
+    """Return a name of an option on the command line: --max-items, or MODEL."""
+    return name.upper() if known.metadata["bare"] else flag_of(name)
 
 
 def names_of(known: dataclasses.Field[Any]) -> list[str]:

@@ -132,13 +132,21 @@ def model_names(text: str) -> tuple[str, ...]:
 
 def origins(text: str) -> tuple[str, ...]:
     """Parse https://app.example,http://localhost:5173, or *."""
-    found = tuple(part.lower() for part in _parts(text))
-    if not found or (found != ("*",) and not all(ORIGIN.fullmatch(each) for each in found)):
+    given = tuple(_as_sent(part.lower()) for part in _parts(text))
+    if not given or (given != ("*",) and not all(ORIGIN.fullmatch(each) for each in given)):
         raise ValueError(
             "must be origins with commas between them, as https://app.example,"
             "http://localhost:5173, without a path or a slash at the end; or * for all"
         )
-    return found
+    return given
+
+
+def _as_sent(origin: str) -> str:
+    """Return an origin without the port of its scheme, as browsers send it."""
+    scheme = origin.partition(":")[0]
+    return (
+        origin.removesuffix({"http": ":80", "https": ":443"}.get(scheme, "")) if scheme else origin
+    )
 
 
 def _parts(text: str) -> tuple[str, ...]:

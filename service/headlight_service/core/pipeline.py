@@ -62,7 +62,8 @@ if TYPE_CHECKING:
 class AnswerForm(Protocol):
     """Size of one answer, as the frontend's protocol encodes it.
 
-    The pipeline calls `overhead_bytes` once, before the frontend encodes the answer.
+    The pipeline calls `overhead_bytes` before the frontend encodes the answer; for a request of
+    several slices twice: with a bound of the answer, and with the answer.
     """
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
@@ -128,8 +129,8 @@ class Pipeline:
             here: let this thread compute if an engine is idle. Not for an event loop's thread.
             when_gone: called with `Handle.cancel` before any step: this thread may compute for
                 long.
-            when_queued: called, on any thread, when the request has all room that it needs. Not
-                called if it fails before, or needs no engine.
+            when_queued: called, on any thread, when the request, or its next part, has all room
+                that it needs. Not called if it fails before, or needs no engine.
 
         Returns:
             A handle, to be closed once the answer is sent. Nothing is raised.

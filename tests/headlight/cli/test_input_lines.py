@@ -331,10 +331,14 @@ def test_unsupported_inputs_are_refused_with_the_remedy(run: Run, servicer: Fake
     ("options", "says"),
     [
         (("t.txt",), "t.txt: is a file, and this would read its name; for its lines, give --file"),
-        (("t.txt", "d.json"), "t.txt: is a file, and this would read its name"),
-        (("--file", "d.csv"), "d.csv: is a table: convert it to Parquet, and give that as an arg"),
+        (("hello", "t.txt"), "t.txt: is a file, and this would read its name"),
+        (("d.json",), "d.json: is one JSON value: write an object a line to a file that"),
+        (
+            ("--file", "d.csv"),
+            "d.csv: is a table: convert it to Parquet, and give that to `headlight em",
+        ),
         (("--file", "d.json"), "d.json: is one JSON value: write an object a line to a file that"),
-        (("--file", "d.parquet"), "d.parquet: is a table: give it as an argument of `headlight em"),
+        (("--file", "d.parquet"), "d.parquet: is a table: give it to `headlight em"),
     ],
 )
 def test_files_that_are_no_lines_of_text_are_refused_with_the_remedy(

@@ -53,7 +53,7 @@ TEXTS = {
     "any_model_name": ("true", True),
     "cors_origins": (
         "https://app.example,http://[::1]:80",
-        ("https://app.example", "http://[::1]:80"),
+        ("https://app.example", "http://[::1]"),
     ),
     "otlp_endpoint": ("http://localhost:4317", "http://localhost:4317"),
     "log_level": ("debug", "debug"),
@@ -264,8 +264,11 @@ def test_names_of_the_last_release_still_work() -> None:
         for name, text in given.items()
     }
     assert Config.parse(BUNDLE, variables) == expected
-    now = {**variables, "HEADLIGHT_API": "127.0.0.1:3"}
-    assert Config.parse(BUNDLE, now).api == Address("127.0.0.1", 3)
+    with pytest.raises(ConfigError, match="HEADLIGHT_API and HEADLIGHT_REST are one option"):
+        Config.parse(BUNDLE, {**variables, "HEADLIGHT_API": "127.0.0.1:3"})
+    with pytest.raises(ConfigError, match="--rest is 'x'"):
+        Config.parse((*BUNDLE, "--rest=x"), {})
+    assert Config.parse((*BUNDLE, "--api=[::1]:3"), variables).api == Address("::1", 3)
 
 
 def test_an_invalid_environment_variable_is_named() -> None:

@@ -147,7 +147,7 @@ class Core:
             with scheduler.lock:
                 return scheduler._slots.running
 
-        _until(lambda: not running(), "the engine does not end")
+        until(lambda: not running(), "the engine does not end")
 
     @contextlib.contextmanager
     def busy_tokenizer(self) -> Iterator[None]:
@@ -172,7 +172,7 @@ class Core:
         self.pipeline.close()
 
 
-def _until(holds: Callable[[], bool], problem: str) -> None:
+def until(holds: Callable[[], bool], problem: str) -> None:
     """Wait for a condition that other threads will make true."""
     end = time.monotonic() + 30
     while not holds():
@@ -192,7 +192,7 @@ def core(**options: Any) -> Iterator[Core]:
         made.computed()
         assert made.held == (0, 0, 0)
         assert made.model.scheduler.heartbeat.stalled_seconds == 0
-        _until(lambda: made.tokenizers._free == 1, "the tokenizer's thread is not free again")
+        until(lambda: made.tokenizers._free == 1, "the tokenizer's thread is not free again")
         assert not any(made.model.scheduler._queue.waiting.values())
     finally:
         made.close()

@@ -23,6 +23,7 @@ from tests.service.core.pipelines import (
     quotas_of,
     refused,
     submit,
+    until,
 )
 
 # Slices of 20 tokens; the queue holds two, and five tokens.
@@ -93,14 +94,27 @@ def test_large_requests_take_turns(made: Core) -> None:
     first = submit(held(made), *TEXTS, client="first")
     made.started()
     second = submit(made, *["word " * 2] * 40, client="second")
-    while made.held[1] < 40:  # until it is queued
-        pass
+    until(lambda: made.held[1] == 40, "the second request is not queued")
     made.engine.gate.set()
     answered(second)
     answered(first)
     kinds = [len(batch[0].ids) for batch in made.engine.batches]
     assert kinds.index(2) < 4
     assert 4 in kinds[kinds.index(2) : kinds.index(2) + 4]
+
+
+def test_large_requests_leave_room_for_small_ones() -> None:
+    """They take bulk's part of the queue, and are all of the backlog."""
+    with core(**{**OPTIONS, "max_queue_tokens": 160}) as made:  # bulk has 140
+        handles = [submit(held(made), *TEXTS) for _ in range(7)]
+        until(lambda: made.held[1] == 140, "the large requests are not queued")
+        assert made.model.admission.committed > made.held[1]
+        refused(submit(made, *TEXTS), Shed)
+        small = submit(made, "a")
+        made.engine.gate.set()
+        for handle in (*handles, small):
+            answered(handle)
+        assert made.model.admission.committed == 0
 
 
 def test_the_queue_refuses_a_further_large_request_at_once(made: Core) -> None:

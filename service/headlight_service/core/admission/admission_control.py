@@ -79,6 +79,7 @@ class Admission:
         arriving: the part of them that belongs to messages which are not complete.
         tokens: tokens queued or running.
         bulk: the part of them that belongs to bulk.
+        committed: tokens of admitted requests that are not queued yet, about.
         outputs: bytes of results, computed or about to be, and of answers not yet sent.
         estimate: wait-time estimate of the queue.
     """
@@ -116,11 +117,12 @@ class Admission:
         self.estimate = estimate or WaitEstimate(1)
         self._begins_at_once = begins_at_once
         self._waiting = WaitingList()
+        self.committed = 0
 
     @property
     def backlog_seconds(self) -> float:
         """Seconds that the admitted work will take; 0 before any batch has given a rate."""
-        return self.estimate.seconds(self.tokens.held)
+        return self.estimate.seconds(self.tokens.held + self.committed)
 
     @property
     def room(self) -> int:
@@ -179,16 +181,16 @@ class Admission:
 
         Args:
             tokens: tokens of the request.
-            priority: the request's; there must be room for it.
-            held_as: the priority that the tokens count for; None: the same.
+            priority: the request's.
+            held_as: the priority whose part of the queue they take; None: the same.
 
         Raises:
             Shed: the queue is full, or requests of the same or a higher priority wait for it.
         """
-        pool = self._pools[priority]
+        pool = self._pools[held_as or priority]
         if tokens > pool.free or (self._waiting.count and self._waiting.blocks(priority)):
-            raise self._full(tokens, priority)
-        self._pools[held_as or priority].take(tokens)
+            raise self._full(tokens, held_as or priority)
+        pool.take(tokens)
 
     def await_room(self, wanted: Wanted) -> bool:
         """Take the tokens and answer bytes of a request now, and return True.
@@ -212,7 +214,7 @@ class Admission:
             return DeadlineExceeded("the deadline passed while a part waited for the queue")
         if wanted.answer_bytes > self.room:
             return self._no_room(wanted.answer_bytes, wanted.smaller)
-        return self._full(wanted.tokens, wanted.priority)
+        return self._full(wanted.tokens, wanted.held_as or wanted.priority)
 
     def give_tokens(self, tokens: int, priority: Priority) -> None:
         """Give tokens back, and admit requests that wait."""
@@ -237,9 +239,8 @@ class Admission:
         return False
 
     def _fits(self, wanted: Wanted) -> bool:
-        return (
-            wanted.tokens <= self._pools[wanted.priority].free and wanted.answer_bytes <= self.room
-        )
+        pool = self._pools[wanted.held_as or wanted.priority]
+        return wanted.tokens <= pool.free and wanted.answer_bytes <= self.room
 
     def _take(self, wanted: Wanted) -> None:
         self._pools[wanted.held_as or wanted.priority].take(wanted.tokens)
@@ -308,7 +309,9 @@ class Admission:
         if self._begins_at_once is not None and self._begins_at_once(priority):
             return None
         estimate = self.estimate
-        before = self.tokens.held - (0 if priority == "bulk" else self.bulk.held)
+        before = self.tokens.held - self.bulk.held
+        if priority == "bulk":
+            before += self.bulk.held + self.committed
         expected = Expected(estimate.seconds(before), estimate.seconds(tokens), remaining_seconds)
         wait = estimate.latest(expected, priority)
         if wait > remaining_seconds:

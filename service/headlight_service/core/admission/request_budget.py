@@ -33,6 +33,7 @@ class RequestBudget:
         "_admission",
         "_charged",
         "_closed",
+        "_committed",
         "_computing",
         "_done",
         "_estimate",
@@ -64,6 +65,7 @@ class RequestBudget:
         self._estimate = 0.0  # of its tokens, before it was tokenised
         self.bucket = bucket
         self._work = 0  # estimate of the tokens of all slices; 0: it has one
+        self._committed = 0  # tokens of slices that are not queued yet
         self._done = 0  # tokens computed; they stay charged in any case
 
     @property
@@ -125,6 +127,8 @@ class RequestBudget:
         """Count computed tokens of a slice. The next slice has the same part of the queue."""
         with self._admission.lock:
             self._done += tokens
+            if not self._closed:
+                self._commit()
 
     def settle(self, tokens: int) -> None:
         """Replace the estimate that was charged by the tokens of all slices."""
@@ -166,7 +170,7 @@ class RequestBudget:
                 if not self._work:  # that of an estimate would be misleading
                     self._expected = expected
             admission.take_tokens(tokens, self._priority, self._queued_as)
-            self._tokens = tokens
+            self._hold(tokens, 0)
 
     def await_room(
         self,
@@ -220,6 +224,13 @@ class RequestBudget:
     def _hold(self, tokens: int, answer_bytes: int) -> None:
         self._tokens = tokens
         self.answer_bytes += answer_bytes
+        self._commit()
+
+    def _commit(self) -> None:
+        """Count the slices behind those in the queue as work that will come."""
+        left = 0 if self._closed else max(0, self._work - self._done - self._tokens)
+        self._admission.committed += left - self._committed
+        self._committed = left
 
     def began(self, tokens: int) -> None:
         """Add tokens that an engine computes. Call it with the lock held."""
@@ -240,6 +251,8 @@ class RequestBudget:
                 self._done += tokens
                 self._learn_wait(answered=True)
                 self._give_tokens(0)
+                self._work = 0
+                self._commit()
             return tokens
 
     def close(self, error: BaseException | None = None, keep_answer_bytes: int = 0) -> int:
@@ -258,6 +271,7 @@ class RequestBudget:
             if self._closed:
                 return 0
             self._closed = True
+            self._commit()
             waiting, self._waiting = self._waiting, None
             if waiting is not None:
                 self._admission.stop_waiting(waiting)

@@ -308,12 +308,15 @@ class Door:
 
     def _base_url_hint(self, path: str) -> str:
         """Return a remedy if only the end of a client's base URL is wrong; empty: it is not."""
-        if self._methods(VERSION + path) is not None:
+        if self._is_known(VERSION + path):
             return f"there is {VERSION}{path}: let the client's base URL end in {VERSION}; "
         shorter = path.removeprefix(VERSION)
-        if shorter != path and self._methods(shorter) is not None:
+        if shorter != path and self._is_known(shorter):
             return f"there is {shorter}: leave {VERSION} off the client's base URL; "
         return ""
+
+    def _is_known(self, path: str) -> bool:
+        return path in self._paths or any(map(path.startswith, self._prefixes))
 
     def _add(self, route: Route, dialect: Dialect) -> None:
         table = self._prefixes if route.path.endswith("/*") else self._paths

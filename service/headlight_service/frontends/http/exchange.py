@@ -195,8 +195,8 @@ class Exchange:
         return await self.door.pipeline.codec.run(make)
 
     def _object(self) -> dict[str, Any]:
-        limits = limits_of(self.door.pipeline.models.first.limits)
-        value = parse(self.body, limits)
+        model = self.door.pipeline.models.first
+        value = parse(self.body, limits_of(model.limits, model.most_tokens))
         if not isinstance(value, dict):
             raise InvalidInput("", "the body must be a JSON object, as {...}")
         return value

@@ -6,6 +6,7 @@ Its files come from the package `flask-swagger-ui`, none of whose code is import
 from __future__ import annotations
 
 import importlib.util
+import logging
 from pathlib import Path
 
 from headlight.extras import remedy
@@ -15,6 +16,8 @@ from headlight_service.frontends.http.exchange import Exchange, Response, Route
 from headlight_service.frontends.http.http_status import refused
 
 __all__ = ["PROTOCOL", "encode_error", "routes"]
+
+log = logging.getLogger(__name__)
 
 PROTOCOL = "page"
 PACKAGE = "flask_swagger_ui"
@@ -91,8 +94,17 @@ def _files() -> dict[str, Response]:
     if spec is None or spec.origin is None:
         return {}
     folder = Path(spec.origin).parent / "dist"
-    found = {name: _response((folder / name).read_bytes(), kind) for name, kind in FILES.items()}
-    return {**found, START_FILE: _response(START, "text/javascript")}
+    try:
+        files = {
+            name: _response((folder / name).read_bytes(), kind) for name, kind in FILES.items()
+        }
+    except OSError as error:  # of a version with other files
+        log.warning(
+            f"GET /docs has no viewer: {error}; {remedy('docs')} may help",
+            extra={"event": "viewer_missing"},
+        )
+        return {}
+    return {**files, START_FILE: _response(START, "text/javascript")}
 
 
 def _response(body: bytes, kind: str) -> Response:

@@ -56,9 +56,10 @@ def test_any_accepted_number_of_texts_is_answered_over_http(door: str, texts: li
 
 def test_as_many_ids_as_the_service_advertises_are_answered_over_http() -> None:
     with http_service() as service:
-        reply = service.ask("/v1/embeddings", {"input": [[3] * 400] * 2048})
+        inputs = [{"ids": {"ids": [3] * 400}}] * 2048
+        reply = service.ask("/v1/encode", {"inputs": inputs, "encoding": "base64"})
         assert reply.status == 200, reply.body[:300]
-        assert len(reply.json["data"]) == 2048
+        assert len(reply.json["items"]) == 2048
 
 
 @pytest.mark.parametrize("texts", [WORDS, MANY], ids=len)

@@ -71,7 +71,8 @@ class ModelDescription:
         pooling: "mean", "cls" (the first token), "last", "max", "weighted_mean" or "mean_sqrt_len".
         normalized: whether pooled vectors have unit length.
         accepts: kinds of input: "text", "pair", "ids".
-        outputs: available outputs: "pooled", "tokens", "attention", "hidden", "token_info".
+        outputs: available outputs: "pooled", "tokens", "attention", "hidden", "token_info" or
+            "spans".
         limits: limits of the server.
         variants: (provider, precision) pairs that the bundle could run on.
         parity: measured distance from PyTorch.
@@ -87,6 +88,8 @@ class ModelDescription:
         similarity: intended comparison of vectors: "cosine", "dot", ...; None: not reported.
         special_tokens: default reading of special tokens spelled out in texts: "parse" or "text".
         truncation: default treatment of texts that are too long: "refuse", "end" or "start".
+        task: what the model was trained for: "embed", "rerank" or "classify".
+        labels: of a model that classifies, in the order of their scores.
     """
 
     name: str
@@ -119,6 +122,8 @@ class ModelDescription:
     similarity: str | None = None
     special_tokens: SpecialTokens = "parse"
     truncation: Truncate = "refuse"
+    task: str = "embed"
+    labels: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return (
@@ -140,6 +145,10 @@ class ModelDescription:
         default = next((each for each in defaults if each in self.prompts), self.default_prompt)
         name = default if prompt_name is None else prompt_name
         return self.prompts.get(name or "", "") if prompt is None else prompt
+
+    def gives_no(self, what: str) -> str:
+        """Return the problem with a request for something that is not among the outputs."""
+        return f"this model gives no {what}; it gives {', '.join(self.outputs)}"
 
     @property
     def ref(self) -> ModelRef:

@@ -176,6 +176,8 @@ def info_text(model: ModelDescription, width: int | None = None) -> str:
             "texts too long",
             "refused" if model.truncation == "refuse" else f"cut at the {model.truncation}",
         ),
+        ("task", model.task),
+        *((("labels", ", ".join(model.labels)),) if model.labels else ()),
         ("accepts", ", ".join(model.accepts)),
         ("gives", ", ".join(model.outputs)),
         *(

@@ -6,7 +6,7 @@ import abc
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -58,7 +58,7 @@ from headlight.runtime.engine.engine import Engine
 from headlight.runtime.local_comparison import comparison_of, plan_of, selection_of
 from headlight.runtime.local_results import Prepared
 from headlight.runtime.spans.span_items import merge, place_all
-from headlight.runtime.tokenization.input_checks import Truncation
+from headlight.runtime.tokenization.input_checks import TRUNCATIONS, Truncation
 from headlight.runtime.values import Floats
 from headlight.runtime.vectors.vector_forms import as_types
 from headlight.span_vectors import SpansSpec, SpanVectors
@@ -71,17 +71,11 @@ from headlight.spec import (
     SpecialTokens,
     TokensLike,
     TokensSpec,
-    Truncate,
     tokens_like,
 )
 
 T = TypeVar("T")
 CLOSED = "the runtime is closed; make another"
-TRUNCATIONS: Mapping[Truncate, Truncation] = {
-    "refuse": "refuse",
-    "end": "cut_end",
-    "start": "cut_start",
-}
 
 
 class LocalEncoder(Encoder):

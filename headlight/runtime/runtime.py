@@ -140,6 +140,7 @@ class Runtime(LocalEncoder):
 
         self.bundle = Bundle(Path(bundle), sha256, opens=opens)
         self.precision = precision
+        attend = attend and self.bundle.manifest.attends
         if streams is None and self.provider == "cuda":
             streams = 1
         embed = self.bundle.manifest.graph("embed", self.provider, precision)
@@ -165,7 +166,7 @@ class Runtime(LocalEncoder):
             self.forms,
             provider=self.provider,
             precision=precision,
-            attends="attend" in self.roles,
+            roles=self.roles,
             texts=self.tokenizer is not None,
         )
         self.bundle.release()
@@ -297,11 +298,14 @@ class Runtime(LocalEncoder):
         )
 
     def _check_attends(self, field: str, wanted: object | None) -> None:
-        if wanted is not None and "attend" not in self.roles:
-            raise InvalidInput(
-                field,
-                "this runtime was opened with attend=False; leave it out, or open another without",
-            )
+        if wanted is None or "attend" in self.roles:
+            return
+        if not self.bundle.manifest.attends:
+            raise InvalidInput(field, self._description.gives_no(field.removeprefix("outputs.")))
+        raise InvalidInput(
+            field,
+            "this runtime was opened with attend=False; leave it out, or open another without",
+        )
 
     def encode_items(
         self,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from headlight.description import Limits, ModelDescription
 from headlight.runtime.bundle.bundle import Bundle
+from headlight.runtime.bundle.manifest import OUTPUT_ROLES
 from headlight.runtime.vectors.vector_forms import AvailableForms
 
 NO_LIMITS = Limits(0, 0, 0, 0, 0, 0)
@@ -15,7 +18,7 @@ def describe(
     *,
     provider: str,
     precision: str,
-    attends: bool,
+    roles: Collection[str],
     texts: bool,
 ) -> ModelDescription:
     """Return the description of a bundle on a provider, without limits.
@@ -24,11 +27,10 @@ def describe(
         bundle: verified.
         forms: of its vectors.
         provider, precision: in use.
-        attends: whether attention and hidden states can be returned.
+        roles: of the graphs that are loaded.
         texts: whether there is a tokenizer.
     """
     manifest, architecture = bundle.manifest, bundle.manifest.architecture
-    spans = manifest.dense_layers == 0 or manifest.head(provider) is not None
     return ModelDescription(
         name=manifest.name,
         version=manifest.version,
@@ -45,10 +47,7 @@ def describe(
         pooling=manifest.pooling,
         normalized=manifest.normalize,
         accepts=tuple(kind for kind in manifest.accepts if kind == "ids" or texts),
-        outputs=(
-            *("pooled", "tokens", *(("attention", "hidden") if attends else ()), "token_info"),
-            *(("spans",) if spans else ()),
-        ),
+        outputs=tuple(name for name in manifest.outputs if OUTPUT_ROLES.get(name) in roles),
         limits=NO_LIMITS,
         variants=manifest.variants,
         parity=manifest.parity,
@@ -61,4 +60,6 @@ def describe(
         pooled_types=forms.dtypes,
         int8_dimensions=tuple(sorted(forms.ranges)),
         similarity=manifest.similarity,
+        task=manifest.task,
+        labels=manifest.labels,
     )

@@ -226,6 +226,8 @@ def from_model(response: pb.GetModelResponse) -> ModelDescription:
         similarity=info.similarity or None,
         special_tokens="text" if info.special_tokens == pb.SPECIAL_TOKENS_TEXT else "parse",
         truncation=TRUNCATION_NAMES.get(info.truncation, "refuse"),
+        task=info.task or "embed",  # of servers before tasks
+        labels=tuple(info.labels),
         variants=tuple((variant.provider, variant.precision) for variant in response.variants),
         parity=tuple(
             Parity(row.output, row.provider, row.precision, row.max_error, row.tolerance)

@@ -8,6 +8,7 @@ from deploy.check import invariants, networking
 from deploy.check.invariants import INVARIANTS, breaches
 from deploy.check.manifests import pod
 from headlight_service.app.health import SERVICES
+from headlight_service.frontends.tei.service_info import NEEDED_TASKS
 from tests.deploy.breaking import (
     BULK,
     CPU,
@@ -64,7 +65,7 @@ def test_two_autoscalers_of_one_workload_are_reported(load: Load) -> None:
 def test_the_grpc_route_names_services_that_exist(load: Load) -> None:
     [rule] = one(load("examples/grpcroute"), "GRPCRoute")["spec"]["rules"]
     routed = {match["method"]["service"] for match in rule["matches"]}
-    refused = {"tei.v1.Predict", "tei.v1.Rerank"}
+    refused = {name for name, tasks in NEEDED_TASKS.items() if "embed" not in tasks}
     assert routed == set(SERVICES) - refused
 
 

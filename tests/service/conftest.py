@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -35,6 +36,7 @@ from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.frontends.grpc.in_flight_calls import InFlight
 from headlight_service.frontends.grpc.servicer import HeadlightServicer
 from headlight_service.frontends.grpc.transport.grpc_server import GrpcServer
+from headlight_service.frontends.tei.service_info import unserved
 from headlight_service.security.authentication import Authenticator
 from headlight_service.telemetry.metrics import Metrics
 from tests.service.calls import NARROW
@@ -96,7 +98,8 @@ async def serving(
         most = runtime.bundle.manifest.max_length
         runtime.engine.rounding = Rounding(config.round_lengths or 1, most)
         runtime.engine.batch_tokens = config.batch_tokens or BATCH_TOKENS
-    metrics, readiness, in_flight, models = Metrics(), Readiness(), InFlight(), Models()
+    metrics, in_flight, models = Metrics(), InFlight(), Models()
+    readiness = Readiness(functools.partial(unserved, models))
     tokenizers = TokenizerThreads(1)
     pipeline = Pipeline(models, tokenizers, quotas)
     servicers = Servicers(pipeline, config.stall_seconds, readiness)

@@ -8,21 +8,23 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.description import Parity
+from headlight.description import ModelDescription, Parity
 from headlight.errors import BundleError, DeviceFull, EngineError, InvalidInput, NotFinite
 from headlight.results import TokenList
 from headlight.runtime import Runtime
 from headlight.runtime.attention.token_units import attention_shape
+from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.manifest import Architecture, Manifest
 from headlight.runtime.bundle.prompts import Prompts
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.engine.batches import AS_LONG, BATCH_TOKENS
 from headlight.runtime.providers.worker_layout import Workers
+from headlight.runtime.runtime_description import describe
 from headlight.runtime.tokenization.input_checks import checked_ids
 from headlight.runtime.values import Role, Tokenized
 from headlight.runtime.vectors.vector_forms import AvailableForms, unit_length
@@ -64,6 +66,7 @@ def manifest(**changes: Any) -> Manifest:
         "tokenizer": "tokenizer.json",
         "files": {},
         "source": {},
+        "outputs": ("pooled", "tokens", "attention", "hidden", "token_info"),
     }
     return Manifest(**{**values, **changes})
 
@@ -237,8 +240,20 @@ class FakeRuntime:
         self.prompts = Prompts(self.bundle.manifest.prompts, self.bundle.manifest.default_prompt)
         self.forms = AvailableForms(DIM, self.bundle.manifest.normalize)
 
+        self._description = describe(
+            cast("Bundle", self.bundle),
+            self.forms,
+            provider=self.provider,
+            precision=self.precision,
+            roles=self.roles,
+            texts=tokenizer,
+        )
+
     select = Runtime.select
     _check_attends = Runtime._check_attends
+
+    def model(self) -> ModelDescription:
+        return self._description
 
     def check_ids(
         self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False

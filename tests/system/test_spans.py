@@ -18,6 +18,7 @@ import pytest
 from headlight import AsyncClient, Client, InvalidInput, SpanVectors, Windows
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
+from headlight.runtime.bundle.manifest import PREVIOUS_VERSION
 from headlight.runtime.values import Floats
 from headlight_model.checkpoint import load_checkpoint
 from headlight_model.encoder import Encoder
@@ -172,6 +173,7 @@ def test_an_older_bundle_refuses_spans_alone(tmp_path: Any) -> None:
         tmp_path / "older",
         graphs=[graph for graph in graphs if graph["role"] != "head"],
         dense_layers=None,
+        format_version=PREVIOUS_VERSION,
     )
     with Service(older) as service, Client(service.target) as client:
         assert "spans" not in client.model().outputs

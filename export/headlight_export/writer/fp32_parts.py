@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 import torch
 
-from headlight.runtime.bundle.manifest import Architecture, Graph, Manifest, Tolerance
+from headlight.runtime.bundle.manifest import OUTPUT_ROLES, Architecture, Graph, Manifest, Tolerance
 from headlight_export.folders.origin import Origin
 from headlight_export.parity.parity_report import SEED
 from headlight_export.parity.reference import Reference, tolerances
@@ -76,6 +76,7 @@ def write_parts(
         tokenizer=TOKENIZER if has_tokenizer else None,
         files={},
         source=_source(origin),
+        outputs=tuple(OUTPUT_ROLES),
         prompts=origin.recipe.prompts,
         default_prompt=origin.recipe.default_prompt,
         include_prompt=config.include_prompt,

@@ -6,7 +6,7 @@ docs/bundle.md describes the format.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from headlight.description import Parity, Quality
@@ -15,8 +15,19 @@ from headlight.runtime.bundle.manifest_fields import MANIFEST, Fields
 from headlight.runtime.bundle.prompts import LONGEST_PROMPT
 
 # Earlier formats. 1: the graph `attend` gave only whole maps of attention. 2: graphs normalised
-# pooled vectors, and there were no prompts.
-FORMAT_VERSION = 3
+# pooled vectors, and there were no prompts. 3: no task, labels or outputs.
+FORMAT_VERSION = 4
+PREVIOUS_VERSION = 3  # which is read, too
+TASKS = ("embed",)  # that are served; "rerank" and "classify" have their place in the format
+# The outputs that the runtime knows, and the graph that each needs.
+OUTPUT_ROLES = {
+    "pooled": "embed",
+    "tokens": "embed",
+    "attention": "attend",
+    "hidden": "attend",
+    "token_info": "embed",
+    "spans": "embed",  # and `head`, if there are Dense layers behind pooling
+}
 # Far beyond any model, and small enough that sizes computed from them fit in 64 bits.
 MOST_LAYERS = MOST_HEADS = 1 << 10
 WIDEST = LONGEST = 1 << 20
@@ -120,6 +131,9 @@ class Manifest:
     tokenizer: str | None
     files: Mapping[str, FileEntry]
     source: Mapping[str, Any]  # its origin; informative
+    outputs: tuple[str, ...]  # that its graphs give; those not in OUTPUT_ROLES are not served
+    task: str = "embed"  # one of TASKS
+    labels: tuple[str, ...] = ()  # of a model that classifies, in the order of its scores
     # Put before texts, by name.
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_prompt: str | None = None  # the name of one, for callers that name none
@@ -145,6 +159,11 @@ class Manifest:
                 }
             )
         )
+
+    @property
+    def attends(self) -> bool:
+        """Whether an output needs the graph `attend`."""
+        return any(OUTPUT_ROLES.get(name) == "attend" for name in self.outputs)
 
     def graph(self, role: str, provider: str, precision: str) -> Graph:
         """Return the graph of a role for a provider and precision.
@@ -194,14 +213,7 @@ class Manifest:
             BundleError: naming the field at fault and the expected value.
         """
         top = Fields(values)
-        if top.take("format_version", int) != FORMAT_VERSION:
-            raise BundleError(
-                (
-                    f"format_version is {top.values['format_version']}; "
-                    f"this runtime reads {FORMAT_VERSION}: export again"
-                ),
-                MANIFEST,
-            )
+        version = _readable_version(top)
         shape = top.child("architecture")
         architecture = Architecture(
             positions=shape.take("positions", str),
@@ -213,6 +225,17 @@ class Manifest:
             segments=shape.count("segments", MOST_IDS, least=0),
         )
         prompts = _prompts(top.child("prompts"))
+        graphs = tuple(fields.record(Graph) for fields in top.children("graphs"))
+        dense_layers = (
+            None
+            if top.values.get("dense_layers") is None
+            else top.count("dense_layers", MOST_LAYERS, least=0)
+        )
+        given = _outputs_of({graph.role for graph in graphs}, dense_layers)
+        if version == PREVIOUS_VERSION:
+            task, labels, outputs = "embed", tuple[str, ...](), given
+        else:
+            task, labels, outputs = _task(top), top.strings("labels"), _outputs(top, given)
         return cls(
             name=top.take("name", str),
             version=top.take("version", str),
@@ -222,13 +245,16 @@ class Manifest:
             pooling=top.one_of("pooling", POOLING_MODES),
             normalize=top.take("normalize", bool),
             accepts=top.strings("accepts"),
-            graphs=tuple(fields.record(Graph) for fields in top.children("graphs")),
+            graphs=graphs,
             tolerances=tuple(fields.record(Tolerance) for fields in top.children("tolerances")),
             parity=tuple(fields.record(Parity) for fields in top.children("parity")),
             golden=top.take("golden", str),
             tokenizer=top.text_or_null("tokenizer"),
             files=_files(top.child("files")),
             source=top.take("source", dict),
+            outputs=outputs,
+            task=task,
+            labels=labels,
             prompts=prompts,
             default_prompt=top.one_of_or_null("default_prompt", prompts),
             include_prompt=top.take("include_prompt", bool),
@@ -249,10 +275,48 @@ class Manifest:
                 fields.record(TextSet, {"count": MOST_TEXTS})
                 for fields in (top.children("text_sets") if "text_sets" in top.values else ())
             ),
-            dense_layers=None
-            if top.values.get("dense_layers") is None
-            else top.count("dense_layers", MOST_LAYERS, least=0),
+            dense_layers=dense_layers,
+            format_version=version,
         )
+
+
+def _readable_version(top: Fields) -> int:
+    version = top.take("format_version", int)
+    if version not in (PREVIOUS_VERSION, FORMAT_VERSION):
+        remedy = "export again" if version < PREVIOUS_VERSION else "update Headlight"
+        raise BundleError(
+            f"format_version is {version}; this runtime reads {PREVIOUS_VERSION} and "
+            f"{FORMAT_VERSION}: {remedy}",
+            MANIFEST,
+        )
+    return version
+
+
+def _task(top: Fields) -> str:
+    task: str = top.take("task", str)
+    if task not in TASKS:
+        raise BundleError(
+            f"task is {task!a:.60}; this runtime serves {', '.join(TASKS)}: update Headlight",
+            MANIFEST,
+        )
+    return task
+
+
+def _outputs_of(roles: Collection[str], dense_layers: int | None) -> tuple[str, ...]:
+    """Return the outputs that graphs of these roles give."""
+    spans = dense_layers == 0 or "head" in roles
+    return tuple(
+        name for name, role in OUTPUT_ROLES.items() if role in roles and (spans or name != "spans")
+    )
+
+
+def _outputs(top: Fields, given: Collection[str]) -> tuple[str, ...]:
+    """Return the declared outputs. A later version may have declared some that are not known."""
+    outputs = top.strings("outputs")
+    for name in outputs:
+        if name in OUTPUT_ROLES and name not in given:
+            raise BundleError(f"outputs has {name}, which none of the graphs gives", MANIFEST)
+    return outputs
 
 
 def _prompts(fields: Fields) -> dict[str, str]:

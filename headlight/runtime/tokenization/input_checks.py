@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeGuard
 
 import numpy as np
@@ -12,11 +12,16 @@ from headlight.errors import InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.values import Ids, Marks
-from headlight.spec import HOW_TO_TRUNCATE
+from headlight.spec import HOW_TO_TRUNCATE, Truncate
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int]
 Truncation = Literal["refuse", "cut_end", "cut_start"]
+TRUNCATIONS: Mapping[Truncate, Truncation] = {
+    "refuse": "refuse",
+    "end": "cut_end",
+    "start": "cut_start",
+}
 SHORTEN_OR_CUT = f"shorten it or ask for truncation, {HOW_TO_TRUNCATE}"
 SHORTEN_OR_SPLIT = "shorten it, or split it into several texts"
 

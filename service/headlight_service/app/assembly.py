@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,9 +19,8 @@ from headlight.runtime.encode_items import everything
 from headlight.runtime.engine.engine import Engine
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.onnx_session import gpu_installed
-from headlight.runtime.tokenization.input_checks import Truncation
+from headlight.runtime.tokenization.input_checks import TRUNCATIONS
 from headlight.runtime.tokenization.long_texts import CHARACTERS_PER_TOKEN
-from headlight.spec import Truncate
 from headlight_service.app.startup_steps import OPENING, SELF_TEST, StartupSteps
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
@@ -32,7 +31,7 @@ from headlight_service.core.admission.admission_control import (
     outputs_for,
 )
 from headlight_service.core.admission.estimates import WaitEstimate
-from headlight_service.core.models import ServedModel, ref_of
+from headlight_service.core.models import ServedModel
 from headlight_service.core.scheduler.cpu_time import cpu_seconds_of_workers
 from headlight_service.core.scheduler.engine_health import EngineFunctions, EngineLost
 from headlight_service.core.scheduler.lanes import BatchLimit, LaneKey
@@ -45,11 +44,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headlight_service.app.assembly")
 LEAST_STREAM_OUTPUT_BYTES, MOST_STREAM_OUTPUT_BYTES = 64 << 20, 1 << 30  # range of the default
-TRUNCATIONS: Mapping[Truncate, Truncation] = {
-    "refuse": "refuse",
-    "end": "cut_end",
-    "start": "cut_start",
-}
 STREAMS_HELD = 4  # default number of full streams that the process holds results for at once
 
 
@@ -229,7 +223,7 @@ def assemble(
         rounding=runtime.engine.rounding,
         observe=functools.partial(_observe, runtime.engine, own, estimate),
         on_lost=on_lost,
-        tracing=None if tracing is None else tracing.batches(ref_of(runtime)),
+        tracing=None if tracing is None else tracing.batches(runtime.model().ref),
         worked=None if runtime.provider == "cuda" else cpu_seconds_of_workers,
     )
     admission = make_admission(config, told, estimate, scheduler)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from headlight.errors import NotFound, Overloaded
+from headlight.pb import headlight_pb2
+from headlight_service.frontends.grpc.calls.contract_services import services
+from headlight_service.frontends.grpc.tei import tei_messages
 from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGone
+from headlight_service.frontends.oip import inference_messages
 
 STATUS = health_pb2.HealthCheckResponse
 SERVICE = "headlight.v1.HeadlightService"
@@ -15,8 +20,9 @@ READINESS, STARTUP, LIVENESS = "readiness", "startup", "liveness"
 MOST_WATCHERS = 1000  # clients may watch without a token
 READ_SECONDS = 20.0  # for a watcher to take one status: it holds a thread meanwhile
 AGAIN_SECONDS = 5.0  # retry delay of a refused watcher
-TEI = tuple(f"tei.v1.{name}" for name in ("Info", "Embed", "Predict", "Rerank", "Tokenize"))
-SERVICES = (SERVICE, "inference.GRPCInferenceService", *TEI)
+SERVICES = services(
+    *(each.DESCRIPTOR for each in (headlight_pb2, inference_messages, tei_messages))
+)
 READY_NAMES = ("", *SERVICES, READINESS)  # names whose status is readiness
 
 
@@ -32,7 +38,13 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
         stalled: whether there is work without progress.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unserved: Callable[[], Collection[str]] = tuple) -> None:
+        """Start as not serving.
+
+        Args:
+            unserved: returns the services that no model can serve, which are never ready.
+        """
+        self._unserved = unserved
         self.started = False
         self.stalled = False
         self._open = False
@@ -66,7 +78,9 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
 
     def _told(self) -> dict[str, bool]:
         """Return the status of each name."""
-        return dict.fromkeys(READY_NAMES, self.serving) | {
+        return {
+            **dict.fromkeys(READY_NAMES, self.serving),
+            **dict.fromkeys(self._unserved(), False),
             STARTUP: self.started,
             LIVENESS: not self.stalled,
         }

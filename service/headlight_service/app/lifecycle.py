@@ -49,6 +49,7 @@ from headlight_service.core.worker_threads import stand_behind
 from headlight_service.frontends.grpc.in_flight_calls import InFlight
 from headlight_service.frontends.grpc.transport.grpc_server import Change, GrpcServer
 from headlight_service.frontends.http.http_server import HttpServer
+from headlight_service.frontends.tei.service_info import unserved
 from headlight_service.security.access_policy import AccessPolicy, security_of
 from headlight_service.telemetry.json_logs import describe
 from headlight_service.telemetry.metrics import Metrics
@@ -84,13 +85,13 @@ class Server:
         self._config = config
         self._tracing = tracing
         self._metrics = Metrics()
-        self._readiness = Readiness()
+        self._models = Models()
+        self._readiness = Readiness(partial(unserved, self._models))
         self._steps = StartupSteps()
         self._liveness = Liveness(config.stuck_seconds)
         self._metrics.ready.set_function(lambda: self._readiness.serving)
         self._metrics.stuck.set_function(self._is_stalled)
         self._in_flight = InFlight()
-        self._models = Models()
         self._tokenizers = TokenizerThreads(TOKENIZER_THREADS)
         self._pipeline = Pipeline(self._models, self._tokenizers, quotas_of(config))
         self._servicers = Servicers(self._pipeline, config.stall_seconds, self._readiness)
@@ -360,7 +361,7 @@ def _table(
     proof = worst_pooled(row for row in manifest.parity if (row.provider, row.precision) == variant)
     limit = manifest.tolerance(*variant).pooled if proof is None else proof.tolerance
     commands = ['embed "two paths"'] if "text" in model.accepts else []
-    if commands and model.attends:
+    if commands and model.gives("attention"):
         commands.append('attend "join two paths" --open')
     options = {
         "--tls-ca": config.tls_cert,

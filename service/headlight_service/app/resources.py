@@ -63,7 +63,7 @@ def resources_of(config: Config, manifest: Manifest, cpus: int) -> Resources:
     provider = "cpu" if config.provider == "auto" else config.provider
     default = 1 if provider == "cuda" else None
     streams, threads = share(config.streams or default, config.threads, cpus)
-    attend = config.attention == "on"
+    attend = config.attention == "on" and manifest.attends
     batches = batches_at_once(streams, provider)
     text = text_bytes(manifest.architecture, manifest.max_length, provider, attend=attend)
     weights = weight_bytes(manifest, provider, config.precision)

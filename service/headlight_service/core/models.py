@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
@@ -11,7 +12,7 @@ from headlight.errors import InvalidInput, NotFound, Unavailable
 from headlight.results import ModelRef
 from headlight.runtime import Runtime
 from headlight.runtime.encode_items import Selection
-from headlight.runtime.tokenization.input_checks import Truncation
+from headlight.runtime.tokenization.input_checks import TRUNCATIONS, Truncation
 from headlight.spec import EmptyTexts, SpecialTokens
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.estimates import Density
@@ -22,12 +23,6 @@ from headlight_service.telemetry.metrics import ModelMetrics
 
 ATTENTION_OFF = "this server runs with --attention off; the model's description lists the outputs"
 LEAST_TOKEN_INFO_BYTES = 8  # for one token in an answer: id, piece, start, end, special, segment
-
-
-def ref_of(runtime: Runtime) -> ModelRef:
-    """Return the reference to the weights of a runtime."""
-    manifest, digest = runtime.bundle.manifest, runtime.bundle.sha256
-    return ModelRef(manifest.name, manifest.version, digest, runtime.provider, runtime.precision)
 
 
 def names_of(runtime: Runtime, served_names: Sequence[str] = ()) -> tuple[str, ...]:
@@ -43,6 +38,7 @@ class ServedModel:
     """A runtime with its limits, its part of the queue and its metrics.
 
     Attributes:
+        description: its task, its outputs and all else that clients may know, limits included.
         ref: reference to its weights.
         names: names by which requests address it; answers of other tools' protocols have the first.
         accepts: accepted kinds of input, among "text", "pair", "ids".
@@ -70,9 +66,13 @@ class ServedModel:
         empty_texts: EmptyTexts = "refuse",
         max_characters_read: int | None = None,
     ) -> None:
-        manifest = runtime.bundle.manifest
-        texts = runtime.tokenizer is not None
         self.runtime = runtime
+        self.description = dataclasses.replace(
+            runtime.model(),
+            limits=limits,
+            special_tokens=special_tokens,
+            truncation=next(name for name, mode in TRUNCATIONS.items() if mode == truncation),
+        )
         self.limits = limits
         self.scheduler = scheduler
         self.admission = admission
@@ -82,11 +82,11 @@ class ServedModel:
         self.special_tokens: SpecialTokens = special_tokens
         self.truncation: Truncation = truncation
         self.empty_texts: EmptyTexts = empty_texts
-        self.ref = ref_of(runtime)
+        self.ref: ModelRef = self.description.ref
         self.names = names_of(runtime, served_names)
-        self.accepts = tuple(kind for kind in manifest.accepts if kind == "ids" or texts)
+        self.accepts = self.description.accepts
         self.default_prompt = runtime.prompts.choose(None, None)
-        self.max_length = manifest.max_length
+        self.max_length = self.description.max_length
         self.density = Density()
         self._selections = WeakKeyDictionary[OutputSpec, Selection]()
 
@@ -105,10 +105,21 @@ class ServedModel:
         """Most tokens of one request for vectors, whatever it takes of the queue at once."""
         return self.limits.max_items * self.max_length
 
-    @property
-    def attends(self) -> bool:
-        """Whether attention and hidden states can be returned."""
-        return "attend" in self.runtime.roles
+    def gives(self, output: str) -> bool:
+        """Return whether an output can be requested."""
+        return output in self.description.outputs
+
+    def check_gives(self, output: str, field: str) -> None:
+        """Refuse a request for an output that the model does not give.
+
+        Raises:
+            InvalidInput: naming `field`, and why.
+        """
+        if not self.gives(output):
+            is_off = output in self.runtime.bundle.manifest.outputs
+            raise InvalidInput(
+                field, ATTENTION_OFF if is_off else self.description.gives_no(output)
+            )
 
     def check_items(self, field: str, count: int) -> None:
         """Refuse more inputs than a request may have, before they become objects.
@@ -123,9 +134,9 @@ class ServedModel:
         """Resolve requested outputs, once for each object. Raises InvalidInput."""
         found = self._selections.get(outputs)
         if found is None:
-            for name in ("attention", "hidden"):
-                if getattr(outputs, name) is not None and not self.attends:
-                    raise InvalidInput(f"outputs.{name}", ATTENTION_OFF)
+            for name in ("pooled", "tokens", "attention", "hidden"):
+                if getattr(outputs, name) not in (None, False):
+                    self.check_gives(name, f"outputs.{name}")
             found = self._selections[outputs] = self.runtime.select(
                 pooled=outputs.pooled,
                 tokens=outputs.tokens,

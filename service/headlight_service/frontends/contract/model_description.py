@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
+from headlight.description import ModelDescription
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.runtime_description import describe as describe_runtime
+from headlight.wire.client_codec import TRUNCATIONS
 from headlight.wire.vector_codec import SPECIAL_TOKENS, VECTOR_TYPES
-from headlight_service.core.models import ServedModel
 from headlight_service.frontends.contract.answer_encoding import model_ref
-from headlight_service.frontends.contract.request_decoding import TRUNCATIONS
 
 
-def describe(model: ServedModel) -> pb.GetModelResponse:
-    """Return a model's description, its limits and its outputs."""
-    runtime = model.runtime
-    told = describe_runtime(
-        runtime.bundle,
-        runtime.forms,
-        provider=runtime.provider,
-        precision=runtime.precision,
-        attends=model.attends,
-        texts=runtime.tokenizer is not None,
-    )
+def describe(told: ModelDescription) -> pb.GetModelResponse:
+    """Return the description of a model as a message."""
     info = pb.ModelInfo(
         positions=told.positions,
         layers=told.layers,
@@ -43,13 +33,15 @@ def describe(model: ServedModel) -> pb.GetModelResponse:
         similarity=told.similarity,
         pooled_dtypes=[VECTOR_TYPES[dtype] for dtype in told.pooled_types],
         int8_dimensions=told.int8_dimensions,
-        special_tokens=SPECIAL_TOKENS[model.special_tokens],
-        truncation=TRUNCATIONS[model.truncation],
+        special_tokens=SPECIAL_TOKENS[told.special_tokens],
+        truncation=TRUNCATIONS[told.truncation],
+        task=told.task,
+        labels=told.labels,
     )
     return pb.GetModelResponse(
-        model=model_ref(model.ref),
+        model=model_ref(told.ref),
         info=info,
-        limits=pb.Limits(**dataclasses.asdict(model.limits)),
+        limits=pb.Limits(**dataclasses.asdict(told.limits)),
         variants=[pb.Variant(provider=provider, precision=p) for provider, p in told.variants],
         parity=[pb.Parity(**dataclasses.asdict(entry)) for entry in told.parity],
         quality=[pb.Quality(**dataclasses.asdict(entry)) for entry in told.quality],

@@ -37,7 +37,7 @@ from headlight.wire.vector_codec import (
     tokens_spec,
 )
 from headlight_service.core.evidence.occlusion import of_one_input
-from headlight_service.core.models import ATTENTION_OFF, ServedModel
+from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.request import (
     Input,
     OcclusionRequest,
@@ -291,8 +291,7 @@ def head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats | 
             masks.append(whole)  # items of one request run on one graph, and a mask needs `attend`
             continue
         field = f"inputs[{at}].head_mask"
-        if not model.attends:
-            raise InvalidInput(field, ATTENTION_OFF)
+        model.check_gives("attention", field)
         if len(value.head_mask.values) != layers * heads:
             found = len(value.head_mask.values)
             raise InvalidInput(

@@ -86,7 +86,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         if call.trace is not None:
             call.trace.stage("reply")
         self._replies.add(call, on_cut=count_stalled(model))
-        return describe(model)
+        return describe(model.description)
 
     def drain(self) -> None:
         """Let every stream end once it has answered the requests that it has read."""

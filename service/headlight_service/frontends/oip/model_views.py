@@ -14,6 +14,7 @@ from headlight_service.frontends.oip import inference_messages as oip
 
 Kind = Literal["embedding", "tokens", "attention"]
 SUFFIXES: dict[Kind, str] = {"embedding": "", "tokens": ".tokens", "attention": ".attention"}
+OUTPUTS: dict[Kind, str] = {"embedding": "pooled", "tokens": "tokens", "attention": "attention"}
 PLATFORM = "headlight_onnx"
 TEXT, IDS, MASK, SEGMENTS = "text", "input_ids", "attention_mask", "token_type_ids"
 # Types of an output's elements in the protocol and in NumPy.
@@ -99,12 +100,12 @@ class View(NamedTuple):
 
 
 def views(models: Models) -> list[View]:
-    """Return the models of the protocol; without attention if the service does not compute it."""
+    """Return the models of the protocol: those whose output the served model gives."""
     return [
         View(kind, model)
         for model in models.all
-        for kind in SUFFIXES
-        if kind != "attention" or model.attends
+        for kind, output in OUTPUTS.items()
+        if model.gives(output)
     ]
 
 
@@ -146,6 +147,7 @@ def metadata(view: View) -> oip.ModelMetadataResponse:
         inputs=[made(**each._asdict()) for each in view.inputs],
         outputs=[made(**each._asdict()) for each in view.outputs],
         properties={
+            "task": view.model.description.task,
             "bundle_sha256": ref.bundle_sha256,
             "provider": ref.provider,
             "precision": ref.precision,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from headlight.errors import InvalidInput
-from headlight.runtime.tokenization.input_checks import Truncation
+from headlight.runtime.tokenization.input_checks import TRUNCATIONS, Truncation
 from headlight.spec import (
     EMPTY_TEXTS,
     PRIORITIES,
@@ -17,15 +17,13 @@ from headlight.spec import (
     EmptyTexts,
     Priority,
     SpecialTokens,
+    Truncate,
 )
 from headlight_service.frontends.oip import inference_messages as oip
 from headlight_service.frontends.oip.model_views import Kind
 
 ENCODE = "headlight.v1.HeadlightService/Encode"
 MOST_CHARACTERS = 1000  # of a parameter; a prompt may be longer
-TRUNCATIONS: Mapping[str, Truncation] = dict(
-    zip(TRUNCATE, ("refuse", "cut_end", "cut_start"), strict=True)
-)
 # Type of each option, by the models that have it.
 EVERYWHERE: dict[str, type] = {
     "prompt_name": str,
@@ -102,7 +100,7 @@ def decode_options(parameters: Mapping[str, oip.InferParameter], kind: Kind) -> 
         _priority(reserved.get("priority", 0)),
         values.get("prompt_name"),
         values.get("prompt"),
-        None if truncate is None else TRUNCATIONS[truncate],
+        None if truncate is None else TRUNCATIONS[cast(Truncate, truncate)],
         cast(SpecialTokens | None, special),
         cast(EmptyTexts | None, empty),
     )

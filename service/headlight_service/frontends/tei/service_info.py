@@ -5,12 +5,18 @@ from __future__ import annotations
 import dataclasses
 
 from headlight import __version__
-from headlight_service.core.models import ServedModel
+from headlight_service.core.models import Models, ServedModel
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Request
 from headlight_service.frontends.tei.tei_requests import auto_truncate
 
 POOLINGS = {"last": "last_token"}  # that have another name in the contract
+# Services of tei.v1 that need a model of one of these tasks. The others serve any model.
+NEEDED_TASKS = {
+    "tei.v1.Embed": {"embed"},
+    "tei.v1.Predict": {"classify", "rerank"},
+    "tei.v1.Rerank": {"rerank"},
+}
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
 
 
@@ -21,6 +27,8 @@ class ServiceInfo:
     Attributes:
         model_id: the first of the model's names.
         model_sha: hex digest of its bundle.
+        task: what the model does: "embed", "rerank" or "classify".
+        labels: of a model that classifies or ranks.
         pooling: how the bundle pools token vectors.
         max_concurrent_requests: texts of the maximum length that the queue holds.
         max_input_length: tokens of one text.
@@ -33,6 +41,8 @@ class ServiceInfo:
     model_id: str
     model_sha: str
     model_dtype: str
+    task: str
+    labels: tuple[str, ...]
     pooling: str
     max_concurrent_requests: int
     max_input_length: int
@@ -44,20 +54,28 @@ class ServiceInfo:
 
 def service_info(model: ServedModel, tokenization_workers: int) -> ServiceInfo:
     """Return the description of a model."""
-    ref, limits, pooling = model.ref, model.limits, model.runtime.bundle.manifest.pooling
+    told = model.description
     return ServiceInfo(
         version=__version__,
         model_id=model.name,
-        model_sha=ref.bundle_sha256,
-        model_dtype=DTYPES.get(ref.precision, ref.precision),
-        pooling=POOLINGS.get(pooling, pooling),
+        model_sha=told.bundle_sha256,
+        model_dtype=DTYPES.get(told.precision, told.precision),
+        task=told.task,
+        labels=told.labels,
+        pooling=POOLINGS.get(told.pooling, told.pooling),
         max_concurrent_requests=max(1, model.admission.tokens.limit // model.max_length),
         max_input_length=model.max_length,
         max_batch_tokens=model.most_tokens,
-        max_client_batch_size=limits.max_items,
+        max_client_batch_size=told.limits.max_items,
         tokenization_workers=tokenization_workers,
         auto_truncate=auto_truncate(model),
     )
+
+
+def unserved(models: Models) -> set[str]:
+    """Return the services that refuse every call, because no model has such a task."""
+    tasks = {model.description.task for model in models.all}
+    return {name for name, needed in NEEDED_TASKS.items() if not needed & tasks}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

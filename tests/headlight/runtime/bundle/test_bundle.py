@@ -1,12 +1,14 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
 from onnx.external_data_helper import set_external_data
 
-from headlight.errors import BundleError
+from headlight.errors import BundleError, InvalidInput
+from headlight.runtime import Runtime
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.onnx_file import external_data
 from tests.tampering import relist, rewrite
@@ -89,12 +91,48 @@ def test_broken_json_and_wrong_types_name_the_field(copy: Path) -> None:
     rewrite(copy, lambda m: m["architecture"].update(layers="two"))
     with pytest.raises(BundleError, match=r"architecture\.layers is 'two'; expected int"):
         Bundle(copy)
-    rewrite(copy, lambda m: m.update(format_version=99))
-    with pytest.raises(BundleError, match="format_version is 99"):
-        Bundle(copy)
     (copy / "manifest.json").write_text("{")
     with pytest.raises(BundleError, match="is not JSON"):
         Bundle(copy)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (
+            {"format_version": 99},
+            "format_version is 99; this runtime reads 3 and 4: update Headlight",
+        ),
+        ({"format_version": 2}, "format_version is 2; this runtime reads 3 and 4: export again"),
+        ({"task": "rerank"}, "task is 'rerank'; this runtime serves embed: update Headlight"),
+        ({"labels": [1]}, "labels holds something that is not a string"),
+        ({"graphs": []}, "outputs has pooled, which none of the graphs gives"),
+        ({"dense_layers": 1}, "outputs has spans, which none of the graphs gives"),
+    ],
+)
+def test_a_format_task_or_output_that_cannot_be_served_is_refused(
+    copy: Path, change: dict[str, object], problem: str
+) -> None:
+    rewrite(copy, lambda m: m.update(change))
+    with pytest.raises(BundleError, match=f"^manifest.json: {problem}"):
+        Bundle(copy)
+
+
+def test_a_bundle_without_attention_gives_the_rest(copy: Path) -> None:
+    """An output of a later version is not served."""
+
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["graphs"] = [each for each in manifest["graphs"] if each["role"] != "attend"]
+        manifest["outputs"] = ["pooled", "tokens", "token_info", "spans", "scents"]
+
+    rewrite(copy, change)
+    runtime = Runtime(copy, threads=1)
+    given = ("pooled", "tokens", "token_info", "spans")
+    assert runtime.model().outputs == given
+    assert runtime.encode("a").shape == (runtime.model().pooled_dim,)
+    problem = f"this model gives no attention; it gives {', '.join(given)}"
+    with pytest.raises(InvalidInput, match=f"^outputs.attention: {problem}"):
+        runtime.attend("a")
 
 
 def test_an_unknown_pooling_mode_is_refused_with_the_known_ones(copy: Path) -> None:

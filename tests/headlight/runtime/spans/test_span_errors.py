@@ -11,6 +11,7 @@ import pytest
 from headlight import InvalidInput
 from headlight.errors import BundleError
 from headlight.runtime import Runtime
+from headlight.runtime.bundle.manifest import PREVIOUS_VERSION
 from headlight.span_vectors import SpansSpec, Windows
 from tests.conftest import MakeBundle
 from tests.factory import with_options
@@ -83,7 +84,7 @@ def test_beyond_the_longest_only_spans_are_answered(dense: Model) -> None:
 def without_head(bundle: Path, target: Path, **changes: Any) -> Path:
     graphs = json.loads((bundle / "manifest.json").read_text())["graphs"]
     kept = [graph for graph in graphs if graph["role"] != "head"]
-    return with_options(bundle, target, graphs=kept, **changes)
+    return with_options(bundle, target, graphs=kept, format_version=PREVIOUS_VERSION, **changes)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,10 @@ def test_a_bundle_without_the_head_answers_all_but_spans(
 
 
 def test_an_earlier_export_may_have_dense_layers(bundle_path: Path, tmp_path: Path) -> None:
-    older = Runtime(with_options(bundle_path, tmp_path / "older", dense_layers=None), threads=1)
+    bundle = with_options(
+        bundle_path, tmp_path / "older", dense_layers=None, format_version=PREVIOUS_VERSION
+    )
+    older = Runtime(bundle, threads=1)
     with pytest.raises(InvalidInput, match="headlight export MODEL --out BUNDLE"):
         older.span_vectors([SECOND], "sentences")
 

@@ -195,6 +195,16 @@ def test_what_the_service_has_not_is_refused(path: str, status: int) -> None:
         refused(service.ask(path, {"inputs": "a"}), status, "Backend")
 
 
+def test_the_description_depends_on_the_task() -> None:
+    with http_service(FakeRuntime(task="classify", labels=("bad", "good"))) as service:
+        assert service.ask("/info").json["model_type"] == {
+            "classifier": {
+                "id2label": {"0": "bad", "1": "good"},
+                "label2id": {"bad": 0, "good": 1},
+            }
+        }
+
+
 def test_an_overloaded_service_says_when_to_retry() -> None:
     with http_service() as service:
         outputs = service.model.admission.outputs

@@ -21,11 +21,13 @@ from headlight_service.frontends.grpc.transport.grpc_call import Call
 from headlight_service.frontends.tei.service_info import service_info
 from headlight_service.frontends.tei.tei_requests import own_field
 
-ONLY_HTTP = ("pooling", "auto_truncate")  # parts of the description
-WRONG_MODEL = (
-    "this model gives no {}; it gives embeddings and attention: call tei.v1.Embed, or "
-    "headlight.v1.HeadlightService"
-)
+ONLY_HTTP = ("pooling", "labels", "auto_truncate")  # parts of the description
+MODEL_TYPES = {
+    "embed": pb.MODEL_TYPE_EMBEDDING,
+    "rerank": pb.MODEL_TYPE_RERANKER,
+    "classify": pb.MODEL_TYPE_CLASSIFIER,
+}
+CALLS = {"embed": "tei.v1.Embed", "rerank": "tei.v1.Rerank", "classify": "tei.v1.Predict"}
 NO_DECODING = "the service turns no ids into text; decode with the model's tokenizer"
 
 
@@ -50,7 +52,7 @@ class TeiServicer:
         for name in ONLY_HTTP:
             del told[name]
         self._replies.add(call, on_cut=count_stalled(model))
-        return pb.InfoResponse(**told, model_type=pb.MODEL_TYPE_EMBEDDING)
+        return pb.InfoResponse(model_type=MODEL_TYPES[told.pop("task")], **told)
 
     def Embed(self, request: pb.EmbedRequest, call: Call) -> bytes:
         return self._vectors(request, call)
@@ -99,14 +101,19 @@ class TeiServicer:
 
     # The methods below need another model, or a part that the service does not have.
 
+    def _refuse(self, what: str) -> NoReturn:
+        model = self._pipeline.models.get().description
+        problem = f"{model.gives_no(what)}; call {CALLS[model.task]}"
+        raise NotServed(problem, grpc.StatusCode.FAILED_PRECONDITION)
+
     def _no_sparse(self, request: Any, call: Call) -> NoReturn:
-        raise NotServed(WRONG_MODEL.format("sparse vectors"), grpc.StatusCode.FAILED_PRECONDITION)
+        self._refuse("sparse vectors")
 
     def _no_classes(self, request: Any, call: Call) -> NoReturn:
-        raise NotServed(WRONG_MODEL.format("classes"), grpc.StatusCode.FAILED_PRECONDITION)
+        self._refuse("classes")
 
     def _no_ranks(self, request: Any, call: Call) -> NoReturn:
-        raise NotServed(WRONG_MODEL.format("ranks"), grpc.StatusCode.FAILED_PRECONDITION)
+        self._refuse("ranks")
 
     def _no_decoding(self, request: Any, call: Call) -> NoReturn:
         raise NotServed(NO_DECODING)

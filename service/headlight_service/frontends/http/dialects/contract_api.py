@@ -137,7 +137,7 @@ def _occlude_request(
 
 async def _model(exchange: Exchange) -> Response:
     model = exchange.door.pipeline.models.get(exchange.query.get("model", ""))
-    return Response(orjson.dumps(json_value(describe(model))))
+    return Response(orjson.dumps(json_value(describe(model.description))))
 
 
 def _decoded(

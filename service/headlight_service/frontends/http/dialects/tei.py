@@ -49,18 +49,14 @@ ERRORS: dict[Code | None, tuple[int, str]] = {
     Code.INTERNAL: (424, "Backend"),
 }
 TYPES = {424: "Backend", 429: "Overloaded", 501: "Backend", 503: "Unhealthy"}
-WRONG_MODEL = "this model gives no {}; it gives embeddings, by POST /embed, and attention"
+MODEL_TYPES = {"embed": "embedding", "rerank": "reranker", "classify": "classifier"}
+PATHS = {"embed": "/embed", "rerank": "/rerank", "classify": "/predict"}  # by task
+OTHER_TASKS = {"/embed_sparse": "sparse vectors", "/predict": "classes", "/rerank": "ranks"}
 NO_DECODING = "the service turns no ids into text; decode with the model's tokenizer"
 
 
 def routes(door: Door) -> list[Route]:
     """Return the routes. POST / and /invocations decide by the shape of `inputs`."""
-    refusals = {
-        "/embed_sparse": (424, WRONG_MODEL.format("sparse vectors")),
-        "/predict": (424, WRONG_MODEL.format("classes")),
-        "/rerank": (424, WRONG_MODEL.format("ranks")),
-        "/decode": (501, NO_DECODING),
-    }
     return [
         Route("POST", "/", _any),
         Route("POST", "/invocations", _any),
@@ -70,9 +66,10 @@ def routes(door: Door) -> list[Route]:
         Route("POST", "/tokenize", _tokenize),
         Route("GET", "/info", _info),
         *(
-            Route("POST", path, functools.partial(_refuse, status, message))
-            for path, (status, message) in refusals.items()
+            Route("POST", path, functools.partial(_refuse_task, what))
+            for path, what in OTHER_TASKS.items()
         ),
+        Route("POST", "/decode", _refuse_decoding),
     ]
 
 
@@ -214,17 +211,26 @@ def _tokenize_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Request
 async def _info(exchange: Exchange) -> Response:
     pipeline = exchange.door.pipeline
     told = dataclasses.asdict(service_info(pipeline.models.get(), pipeline.tokenizers.count))
-    pooling = told.pop("pooling")
+    task, pooling, labels = (told.pop(name) for name in ("task", "pooling", "labels"))
+    about = {
+        "id2label": {str(at): label for at, label in enumerate(labels)},
+        "label2id": {label: at for at, label in enumerate(labels)},
+    }
     unknown = dict.fromkeys(("sha", "docker_label", "max_batch_requests"))
     names = {
         "served_model_name": told["model_id"],
-        "model_type": {"embedding": {"pooling": pooling}},
+        "model_type": {MODEL_TYPES[task]: {"pooling": pooling} if task == "embed" else about},
     }
     return json_response({**told, **names, **unknown})
 
 
-async def _refuse(status: int, message: str, exchange: Exchange) -> NoReturn:
-    raise refused(status, message)
+async def _refuse_task(what: str, exchange: Exchange) -> NoReturn:
+    model = exchange.door.pipeline.models.get().description
+    raise refused(424, f"{model.gives_no(what)}; call POST {PATHS[model.task]}")
+
+
+async def _refuse_decoding(exchange: Exchange) -> NoReturn:
+    raise refused(501, NO_DECODING)
 
 
 def _request(

@@ -194,7 +194,7 @@ async def test_an_invalid_message_is_counted_as_ours(serve: Serve) -> None:
         )
 
 
-async def test_reflection_and_health_know_the_services(serve: Serve) -> None:
+async def test_reflection_knows_the_services(serve: Serve) -> None:
     names = {service.full_name for service in SERVICES.values()}
     async with serve() as service:
         stub: Any = reflection_pb2_grpc.ServerReflectionStub(service.channel)
@@ -206,10 +206,30 @@ async def test_reflection_and_health_know_the_services(serve: Serve) -> None:
         assert names <= {each.name for each in listed.list_services_response.service}
         [file] = described.file_descriptor_response.file_descriptor_proto
         assert FileDescriptorProto.FromString(file).package == "tei.v1"
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "services"),
+    [
+        ("embed", pb.MODEL_TYPE_EMBEDDING, {"Embed"}),
+        ("rerank", pb.MODEL_TYPE_RERANKER, {"Predict", "Rerank"}),
+        ("classify", pb.MODEL_TYPE_CLASSIFIER, {"Predict"}),
+    ],
+)
+async def test_the_description_and_health_depend_on_the_task(
+    serve: Serve, task: str, kind: int, services: set[str]
+) -> None:
+    async with serve(FakeRuntime(task=task)) as service:
+        info = await call(service.channel, "Info", pb.InfoRequest())
+        assert info.model_type == kind
         health = health_pb2_grpc.HealthStub(service.channel)
-        for name in names:
-            checked = await health.Check(health_pb2.HealthCheckRequest(service=name))
-            assert checked.status == health_pb2.HealthCheckResponse.SERVING
+        listed = (await health.List(health_pb2.HealthListRequest())).statuses
+        ready = {
+            name
+            for name, each in listed.items()
+            if each.status == health_pb2.HealthCheckResponse.SERVING and name.startswith("tei.v1.")
+        }
+        assert ready == {f"tei.v1.{name}" for name in {"Info", "Tokenize", *services}}
 
 
 @pytest.mark.parametrize("name", ["tei.v1.EmbedRequest", "tei.v1.Embed"])

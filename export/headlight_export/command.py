@@ -258,6 +258,7 @@ def _export(options: argparse.Namespace) -> Exported:
     progress = Lines(_steps(options))
     try:
         origin = _origin(options, progress)
+        progress.tell(f"task: {origin.task}")
         progress.tell(origin.about)
         check_space(options.out, origin, len({*options.precision}))
         return export_origin(

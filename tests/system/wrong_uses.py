@@ -140,7 +140,7 @@ WRONG_USES = {
         lambda scene: [scene.configure(model_type="t5")], "'t5' is not a supported family; supp"
     ),
     "a model with a head for another task": WrongUse(
-        classifier, "gives classes or scores, which are not served, .* export with --pooling"
+        classifier, "gives classes, which is not exported yet, .* export with --pooling"
     ),
     "quantized weights": WrongUse(
         lambda scene: [scene.configure(quantization_config={"quant_method": "awq"})],

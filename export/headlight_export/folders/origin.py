@@ -19,6 +19,7 @@ from headlight_export.families.source import COMPUTED, Config, Unfit
 from headlight_export.folders.model_folder import Refused, check_readable, read_config, read_tensors
 from headlight_export.folders.pooling_choice import with_pooling
 from headlight_export.folders.sentence_folder import MODULES, Recipe, read_recipe
+from headlight_export.folders.task import other_use
 from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 from headlight_export.writer.draft import sha256
 from headlight_model.checkpoint import (
@@ -48,6 +49,7 @@ class Origin:
         weights_sha256: hex, of the files of weights.
         recipe: prompts, dimensions and the like.
         about: a line for the user: the length and pooling, their source, and the weights left out.
+        task: a line for the user: the task of the bundle, and why if the model has another.
         hub: model, revision and commit, if it came from the Hub.
     """
 
@@ -57,6 +59,7 @@ class Origin:
     weights_sha256: str
     recipe: Recipe
     about: str = ""
+    task: str = "embed"
     hub: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -124,7 +127,9 @@ def _read_foreign(
     ]
     length = _length(finished.config, recipe, config.get("max_position_embeddings"), max_length)
     about = f"{length}; {_about(finished.config.pooling, said, left)}"
-    return Origin(finished, tokenizer, family, digest, recipe, about)
+    other = other_use(recipe.kind, config) if said != MODULES else None
+    task = f"embed (--pooling; {other}: that head is left out)" if other else "embed"
+    return Origin(finished, tokenizer, family, digest, recipe, about, task)
 
 
 def _pooling_source(recipe: Recipe, asked: str | None) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from headlight_export.folders.model_folder import Refused
 from headlight_export.folders.sentence_folder import Recipe
+from headlight_export.folders.task import other_use
 from headlight_model.checkpoint import printable
 from headlight_model.config import EncoderConfig
 from headlight_model.layers.pooling import POOLING
@@ -25,28 +26,26 @@ def with_pooling(
             )
         return recipe
     if asked is None:
-        _check_head(config, built)
+        _check_use(recipe, config, built)
     return dataclasses.replace(recipe, pooling=asked or built.pooling)
 
 
-def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
+def _check_use(recipe: Recipe, config: dict[str, Any], built: EncoderConfig) -> None:
     """Check that the model was trained for vectors.
 
     Raises:
         Refused: it was not. The message has the option that exports it anyway.
     """
-    said = config.get("architectures")
-    names = [printable(str(name)) for name in said] if isinstance(said, list) else []
-    generating, masked, classifying, answering = (
-        next((name for name in names if word in name), None)
-        for word in (
-            "ForCausalLM",
-            "ForMaskedLM",
-            "ForSequenceClassification",
-            "ForQuestionAnswering",
+    if other := other_use(recipe.kind, config):
+        poolings = "last" if built.causal else "mean or cls"
+        raise Refused(
+            f"{other}, which is not exported yet, and the folder names no pooling; "
+            f"if its vectors are wanted, export with --pooling {poolings}"
         )
-    )
     if built.causal:
+        said = config.get("architectures")
+        names = [printable(str(name)) for name in said] if isinstance(said, list) else []
+        generating = next((name for name in names if "ForCausalLM" in name), None)
         what = (
             f"{generating} is a decoder with a generation head"
             if generating
@@ -55,19 +54,4 @@ def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
         raise Refused(
             f"{what} and the folder does not name a pooling; if the model was trained to embed, "
             "export with --pooling last"
-        )
-    if masked:
-        raise Refused(
-            f"{masked} fills masks, or gives sparse vectors (SPLADE), and the folder names no "
-            "pooling; if averaged vectors of its tokens are wanted, export with --pooling mean"
-        )
-    if classifying or answering:
-        gives = (
-            f"{classifying} gives classes or scores"
-            if classifying
-            else f"{answering} gives places of answers"
-        )
-        raise Refused(
-            f"{gives}, which are not served, and the folder names no pooling; if its vectors are "
-            "wanted, export with --pooling, mean or cls"
         )

@@ -21,6 +21,7 @@ from headlight_export.folders.sentence_modules import (
     read_pooling,
     read_transformer_settings,
 )
+from headlight_export.folders.task import SENTENCES
 
 __all__ = ["DenseLayer", "Recipe", "read_recipe", "transformer_folder"]
 
@@ -36,6 +37,7 @@ class Recipe:
     """The steps from a text to a vector, apart from the Transformer itself."""
 
     transformer: Path  # the folder of config.json, weights and tokenizer
+    kind: str = SENTENCES  # model_type of sentence-transformers; others are not for vectors
     # "mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len"; None: unset
     pooling: str | None = None
     # False: pooling leaves out the prompt and the special tokens before it
@@ -56,15 +58,21 @@ class Recipe:
 def read_recipe(folder: Path) -> Recipe:
     """Read the settings of a folder saved by sentence-transformers, or by transformers alone.
 
-    Without modules.json the folder is the Transformer itself, and has no pooling.
+    Without modules.json the folder is the Transformer itself, and has no pooling. So it is if the
+    folder's model is for something else than vectors.
 
     Raises:
         Refused: a module, its settings or their order cannot be served, or a file is missing or
             damaged.
     """
-    if not (folder / MODULES).is_file():
-        dimensions = _dimensions(folder, folder, None)
-        return Recipe(transformer=folder, max_length=max_length(folder, {}), dimensions=dimensions)
+    kind = _kind(folder)
+    if kind != SENTENCES or not (folder / MODULES).is_file():
+        return Recipe(
+            transformer=folder,
+            kind=kind,
+            max_length=max_length(folder, {}),
+            dimensions=_dimensions(folder, folder, None),
+        )
     modules = _modules(folder)
     if not re.fullmatch("TPD*N?", "".join(KINDS[kind] for kind, _ in modules)):
         chain = ", ".join(kind for kind, _ in modules) or "nothing"
@@ -99,8 +107,14 @@ def transformer_folder(folder: Path) -> Path:
     Raises:
         Refused: the list of modules is damaged, or one cannot be served.
     """
-    modules = _modules(folder) if (folder / MODULES).is_file() else []
+    chained = _kind(folder) == SENTENCES and (folder / MODULES).is_file()
+    modules = _modules(folder) if chained else []
     return modules[0][1] if modules else folder
+
+
+def _kind(folder: Path) -> str:
+    path = folder / SETTINGS
+    return str((read_object(path) if path.is_file() else {}).get("model_type", SENTENCES))
 
 
 def _modules(folder: Path) -> list[tuple[str, Path]]:
@@ -135,9 +149,6 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
 def _settings(path: Path) -> dict[str, Any]:
     """Return the fields of a recipe that concern the whole model."""
     settings = read_object(path) if path.is_file() else {}
-    kind = settings.get("model_type", "SentenceTransformer")
-    if kind != "SentenceTransformer":
-        raise Refused(f"{path}: a {kind} cannot be served; only a SentenceTransformer can")
     cut = settings.get("truncate_dim")
     if cut is not None and (not isinstance(cut, int) or isinstance(cut, bool) or cut < 1):
         raise Refused(f"{path}: truncate_dim is {cut!r}; it must be a number from 1, or null")

@@ -85,38 +85,70 @@ def test_custom_code_is_accepted_if_tensors_fit(folder: Path) -> None:
     assert read_origin(folder, ids_only=True).family == "bert"
 
 
-def test_a_classifier_is_refused_unless_pooling_is_specified(folder: Path) -> None:
-    configure(architectures=["BertForSequenceClassification"])(folder)
-    message = refusal(folder)
-    assert message.startswith(
-        "BertForSequenceClassification gives classes or scores, which are not served"
-    )
-    assert "--pooling, mean or cls" in message
-    assert read_origin(folder, pooling="cls", ids_only=True).encoder.config.pooling == "cls"
-
-
-def test_a_masked_language_model_or_splade_is_refused_unless_pooling_is_specified(
-    folder: Path,
+@pytest.mark.parametrize(
+    ("config", "settings", "does"),
+    [
+        (
+            {"architectures": ["BertForSequenceClassification"]},
+            {},
+            "BertForSequenceClassification gives classes",
+        ),
+        (
+            {
+                "architectures": ["BertForSequenceClassification"],
+                "id2label": {str(place): f"L{place}" for place in range(7)},
+            },
+            {},
+            "BertForSequenceClassification gives classes (L0, L1, L2, L3, L4 and 2 more)",
+        ),
+        (
+            {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "LABEL_0"}},
+            {},
+            "BertForSequenceClassification scores texts by one number, as a reranker does",
+        ),
+        (
+            {"sentence_transformers": {"activation_fn": "torch.nn.Identity"}},
+            {},
+            "CrossEncoder scores pairs of texts",
+        ),
+        ({}, {"model_type": "CrossEncoder"}, "CrossEncoder scores pairs of texts"),
+        ({}, {"model_type": "SparseEncoder"}, "SparseEncoder gives sparse vectors"),
+        ({}, {"model_type": "NewEncoder"}, "NewEncoder is for something else than vectors"),
+        (
+            {"architectures": ["BertForMaskedLM"]},
+            {},
+            "BertForMaskedLM fills masks, or gives sparse vectors (SPLADE)",
+        ),
+        (
+            {"architectures": ["BertForTokenClassification"]},
+            {},
+            "BertForTokenClassification gives classes of tokens",
+        ),
+        (
+            {"architectures": ["BertForQuestionAnswering"]},
+            {},
+            "BertForQuestionAnswering gives places of answers",
+        ),
+    ],
+)
+def test_a_model_for_something_else_is_refused_unless_pooling_is_specified(
+    folder: Path, config: dict[str, Any], settings: dict[str, Any], does: str
 ) -> None:
-    configure(architectures=["BertForMaskedLM"])(folder)
-    message = refusal(folder)
-    assert message.startswith("BertForMaskedLM fills masks, or gives sparse vectors (SPLADE)")
-    assert message.endswith("export with --pooling mean")
-    assert read_origin(folder, pooling="mean", ids_only=True).encoder.config.pooling == "mean"
-
-
-def test_a_question_answering_model_is_refused_unless_pooling_is_specified(folder: Path) -> None:
     retouch(
         lambda found: found.update(
             {f"qa_outputs.{part}": torch.ones(2) for part in ("weight", "bias")}
         )
     )(folder)
-    configure(architectures=["BertForQuestionAnswering"])(folder)
-    message = refusal(folder)
-    assert message.startswith(
-        "BertForQuestionAnswering gives places of answers, which are not served"
+    configure(**config)(folder)
+    if settings:
+        (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    assert refusal(folder) == (
+        f"{does}, which is not exported yet, and the folder names no pooling; "
+        "if its vectors are wanted, export with --pooling mean or cls"
     )
-    origin = read_origin(folder, pooling="mean", ids_only=True)
+    origin = read_origin(folder, pooling="cls", ids_only=True)
+    assert origin.encoder.config.pooling == "cls"
+    assert origin.task == f"embed (--pooling; {does}: that head is left out)"
     assert origin.about.endswith(", qa_outputs")
 
 

@@ -164,7 +164,6 @@ def test_a_similarity_of_another_model_type_is_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"model_type": "SparseEncoder"}, "a SparseEncoder cannot be served"),
         ({"truncate_dim": 0}, "truncate_dim is 0"),
         ({"truncate_dim": True}, "truncate_dim is True"),
         ({"prompts": ["query"]}, "prompts is not an object of texts"),

@@ -113,13 +113,14 @@ def check_files(arguments: argparse.Namespace, fields: bool) -> None:
     """
     for text in arguments.texts:
         if os.path.isfile(text):
-            problem = _no_lines(text) or "is a file, and this would read its name"
-            lines = "" if _no_lines(text) else f" for its lines, give --file {text};"
-            raise UsageError(f"{text}: {problem};{lines} for the name, give it on standard input")
+            problem = _no_lines(text) or (
+                f"is a file, and this would read its name; for its lines, give --file {text}"
+            )
+            raise UsageError(f"{text}: {problem}; for the name, give it on standard input")
     file = arguments.file or ""
-    problem = _no_lines(file)
-    if problem is not None and not (fields and file.lower().endswith(".json")):
-        raise UsageError(f"{file}: {problem}")
+    table = _no_lines(file)
+    if table is not None and not (fields and file.lower().endswith(".json")):
+        raise UsageError(f"{file}: {table}")
 
 
 def _no_lines(file: str) -> str | None:

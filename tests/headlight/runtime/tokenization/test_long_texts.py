@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,3 +129,23 @@ def test_of_a_huge_text_little_is_read(
         assert len(found.ids) == MOST
         assert found.original_length > 100 * MOST
         assert sum(seen) < most
+
+
+@pytest.mark.parametrize("truncation", ["cut_end", "cut_start"])
+def test_a_special_token_that_a_part_splits_stays_one(
+    truncation: Truncation, tmp_path: Path
+) -> None:
+    """Its letters alone are pre-tokens, which the model would keep."""
+    library = small_tokenizer()
+    special = "[" + " ".join("abcdefghijklmnop") + "]"
+    library.add_special_tokens([special])
+    library.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer(tmp_path / "tokenizer.json", MOST)
+    beside = 8 * MOST - len(special) // 2 - 1  # of the characters read first
+    word, rest = "\u2603" * beside, "hello " * 200  # the word is one unknown token
+    text = f"{word} {special} {rest}"
+    if truncation == "cut_start":
+        text = f"{rest} {special} {word}"
+    found = tokenizer.encode(text, truncation=truncation, most=8 * len(text), with_info=True)
+    assert found.info is not None
+    assert special in found.info.pieces

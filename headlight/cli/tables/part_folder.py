@@ -105,12 +105,18 @@ class PartFolder:
                 )
             self._put(MANIFEST, _json({"format": FORMAT, **settings}))
             return
-        self.is_joined = "joined" in before
-        self.rejected = sum(part["rejected"] for part in before.get("parts", ()))
         other = other_settings(before, json.loads(_json({"format": FORMAT, **settings})))
         if "format" in other:
             raise UsageError(f"{self.name}: {ANOTHER_VERSION}")
-        if other and not self.is_joined:
+        if (out := before.get("joined")) is not None:
+            if other or not self._fs.exists(self._fs._strip_protocol(out)):
+                # Left over from another job, or its output was removed.
+                self._remove_all_but(MANIFEST, LOCK)
+                self._put(MANIFEST, _json({"format": FORMAT, **settings}))
+                return
+            self.is_joined = True
+            self.rejected = sum(part["rejected"] for part in before["parts"])
+        elif other:
             raise UsageError(
                 f"{self.name}: was made with another {', '.join(other)}; "
                 "remove it to begin anew, or name another --out"
@@ -228,12 +234,14 @@ class PartFolder:
     def remove(self) -> None:
         """Remove the folder, the manifest last: if this is interrupted, the next run does it."""
         with self._writing():
-            names = sorted(self._names() - {MANIFEST})
-            if names:
-                self._fs.rm([self._join(name) for name in names])
+            self._remove_all_but(MANIFEST)
             self._fs.rm(self._join(MANIFEST))
             if self._fs.exists(self._path):  # object stores have no empty folders
                 self._fs.rmdir(self._path)
+
+    def _remove_all_but(self, *kept: str) -> None:
+        if names := sorted(self._names().difference(kept)):
+            self._fs.rm([self._join(name) for name in names])
 
     def _check_complete(self, count: int) -> None:
         missing = sorted(set(range(count)) - set(self._numbers()))

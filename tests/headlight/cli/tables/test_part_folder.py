@@ -87,10 +87,7 @@ def test_a_folder_that_lacks_parts_is_not_joined(place: str) -> None:
     assert not fs.exists(path)
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, {**SETTINGS, "--text-column": "title"}])
-def test_an_interrupted_removal_is_completed(
-    place: str, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object]
-) -> None:
+def test_an_interrupted_removal_is_completed(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = PartFolder(f"{place}/v.parquet.partial")
     rejected = f"{place}/v.rejected.jsonl"
     with folder.opened(SETTINGS):
@@ -101,7 +98,7 @@ def test_an_interrupted_removal_is_completed(
             with pytest.raises(KeyboardInterrupt):
                 folder.join(f"{place}/v.parquet", rejected, 1)
     later = PartFolder(folder.name)
-    with later.opened(settings):
+    with later.opened(SETTINGS):
         assert later.is_joined
         later.remove()
     fs, path = fsspec.core.url_to_fs(place)

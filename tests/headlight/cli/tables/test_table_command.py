@@ -294,6 +294,30 @@ def test_a_run_that_was_ended_after_its_output_is_complete(
     assert (tmp_path / "v.parquet").read_bytes() == output
 
 
+@pytest.mark.parametrize("change", ["another job", "the output is gone"])
+def test_a_run_that_was_ended_after_its_output_completes_no_other_job(
+    run: Run, tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    write(tmp_path / "in.parquet", texts(ROWS))
+
+    def interrupted(folder: PartFolder) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartFolder, "remove", interrupted)
+        assert run("--target", target)[0] == 128 + signal.SIGINT
+    rows = ROWS
+    if change == "another job":
+        rows = 9
+        write(tmp_path / "in.parquet", texts(rows))
+    else:
+        (tmp_path / "v.parquet").unlink()
+    code, err = run("--target", target)
+    assert (code, err) == (0, f"headlight: wrote {tmp_path}/v.parquet: {rows} vectors\n")
+    assert len(pq.read_table(tmp_path / "v.parquet")) == rows
+    assert names(tmp_path) == ["in.parquet", "v.parquet"]
+
+
 def test_a_model_without_texts_is_refused_at_once(
     run: Run, tmp_path: Path, servicer: Failing, target: str
 ) -> None:

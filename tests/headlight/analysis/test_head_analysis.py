@@ -14,7 +14,7 @@ from headlight import Client, InvalidInput
 from headlight.analysis.head_analysis import analyse, distances, importance, parts_of
 from headlight.analysis.head_kinds import PATTERNS, Link
 from headlight.analysis.terminal_view import bar, cells
-from headlight.cli.attention.heads_output import five
+from headlight.cli.attention.heads_output import five, heads_text, legend
 from headlight.cli.commands import main
 from headlight.errors import BadAnswer, MixedWeights
 from headlight.interface.arguments import Input, text_of
@@ -79,6 +79,14 @@ def test_distances_of_vectors_match_their_formulas() -> None:
     assert distances(one, other) == pytest.approx(((2**0.5 + 1) / 2, 0.5))
     assert distances(one, one) == (0, 0)
     assert distances(one, np.zeros_like(one)) == pytest.approx((1.5, 1))
+
+
+def test_the_legend_breaks_between_words(client: Client) -> None:
+    analysis = analyse(client, TEXTS, patterns=True)
+    shown = heads_text(analysis, 40).splitlines()
+    begin = next(at for at, line in enumerate(shown) if line.startswith("share: "))
+    assert max(map(cells, shown[begin:])) <= 40
+    assert " ".join(shown[begin:]).split() == " ".join(legend(analysis)).split()
 
 
 def test_no_texts_are_refused(client: Client) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 import headlight
 from headlight.cli.commands import main
+from headlight.cli.result_output import info_text
 from headlight.client.sync_client import Client
 from headlight.extras import remedy
 from headlight.spec import VectorType
@@ -129,6 +131,19 @@ def test_info_shows_the_model(run: Run, client: Client) -> None:
     assert json.loads(run("info", "--format", "json")[1]) == json.loads(
         json.dumps(client.model().as_dict())
     )
+
+
+@pytest.mark.parametrize(
+    ("trained", "says"),
+    [(16, "24 tokens at most, trained on 16"), (24, "24 tokens at most")],
+)
+def test_info_shows_the_trained_length_only_if_it_is_known(
+    client: Client, trained: int, says: str
+) -> None:
+    """The manifest of an imported model, of which nobody knows it, has its longest input."""
+    model = dataclasses.replace(client.model(), max_length=24, trained_length=trained)
+    [line] = [line for line in info_text(model).splitlines() if line.startswith("length ")]
+    assert line.removeprefix("length").strip() == says
 
 
 def test_attend_shows_all_heads_and_a_map(run: Run) -> None:

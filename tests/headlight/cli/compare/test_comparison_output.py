@@ -27,6 +27,20 @@ def drawn(
     spans: list[tuple[int, int]] | None = None,
 ) -> str:
     """Return the lines of one passage with a weight for each of its words."""
+    shown = whole(text, weights, best=best, width=width, colour=colour, spans=spans)
+    return shown.split("\n\n")[1].partition("\n")[2]
+
+
+def whole(
+    text: str,
+    weights: list[float],
+    *,
+    best: int = 1,
+    width: int = 80,
+    colour: bool = False,
+    spans: list[tuple[int, int]] | None = None,
+) -> str:
+    """Return the query, the passage and the legend."""
     found = spans or [each.span() for each in re.finditer(r"\S+", text)]
     evidence = Evidence(
         "occlusion",
@@ -36,8 +50,7 @@ def drawn(
     )
     passage = PassageComparison(0, 0.5, 0.25, (evidence,))
     comparison = Comparison("cosine", (passage,), None, (), REF)
-    shown = comparison_text(comparison, "q", [text], ["f, line 1"], "word", best, width, colour)
-    return shown.split("\n\n")[1].partition("\n")[2]
+    return comparison_text(comparison, "q", [text], ["f, line 1"], "word", best, width, colour)
 
 
 def test_the_largest_weights_above_zero_are_marked() -> None:
@@ -69,6 +82,16 @@ def test_lines_fit_the_width_and_lose_nothing(text: str, colour: bool) -> None:
     assert len(lines) > 1
     assert max(map(cells, lines)) <= 50
     assert "".join(shown.split()).replace("*", "") == "".join(text.split())
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_the_legend_breaks_between_words(colour: bool) -> None:
+    wide, narrow = (
+        ESCAPE.sub("", whole("a b", [1.0, 0.5], width=width, colour=colour)).split("\n\n")[-1]
+        for width in (200, 40)
+    )
+    assert max(map(cells, narrow.splitlines())) <= 40
+    assert narrow.split() == wide.split()
 
 
 def test_no_character_drives_the_terminal() -> None:

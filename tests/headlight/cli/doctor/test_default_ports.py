@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 import headlight_service
+from headlight.cli.doctor import default_ports
 from headlight.cli.doctor.default_ports import (
     API_PORT,
     GRPC_PORT,
@@ -106,6 +107,34 @@ def test_something_else_on_a_port_is_in_use() -> None:
         assert grpc_port(page).detail == "in use: no gRPC in plaintext answers there"
         assert api_port(page).state == metrics_port(page).state == "other"
         assert api_port(port).state == metrics_port(port).state == "other"
+
+
+def test_the_port_of_a_service_that_starts_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    with serving_page(f"starting, gRPC port {port}: step 4 of 9: tracing\n".encode()) as page:
+        monkeypatch.setattr(default_ports, "METRICS_PORT", page)
+        found = grpc_port(port)
+        other = grpc_port(free_port())
+    assert (found.state, found.detail) == (
+        "headlight",
+        "a service that starts: step 4 of 9: tracing",
+    )
+    assert other.state == "free"
+
+
+def test_a_port_behind_a_proxy_is_not_tried_and_the_variable_is_named(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://proxy.test:3128")
+    monkeypatch.delenv("no_proxy", raising=False)
+    found = grpc_port(number(target))
+    assert (found.state, found.detail) == (
+        "other",
+        "not tried: calls go through the proxy of http_proxy; "
+        "add 127.0.0.1 to no_proxy to connect directly",
+    )
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert grpc_port(number(target)).state == "headlight"
 
 
 def test_metrics_of_ours_are_known() -> None:

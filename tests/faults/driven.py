@@ -249,7 +249,11 @@ DRIVEN: tuple[Row, ...] = (
             "runs of line breaks, marks, emoji and others, as long as the tokenizer's limit "
             "allows; SIGTERM meanwhile"
         ),
-        "at most 0.2 s of one core for each text; exit code 0 after SIGTERM",
+        (
+            "a text costs in proportion to its length, up to 65,536 characters or 8 to 16 for each "
+            "token of the model; where a tokenizer's cost grows faster, at most some 2^26 steps; "
+            "exit code 0 after SIGTERM"
+        ),
         tests=(
             "tests/system/test_slow_texts.py",
             "tests/headlight/runtime/tokenization/test_tokenizer_probe.py",

@@ -24,6 +24,7 @@ from sentence_transformers import SentenceTransformer
 from bench.frame.machine import machine
 from bench.frame.report import publish
 from headlight import Client
+from headlight.runtime import Runtime
 from headlight.runtime.providers import openvino_session
 from tests.real.texts import COUNT, texts
 from tests.system.hostile import post
@@ -32,6 +33,10 @@ from tests.system.processes import ROOT, Service
 Vectors = NDArray[np.float32]
 EXACT = 1e-5  # of vectors of unit length, and of attention weights
 NEAREST = 10
+LONG_UNITS = (
+    *("word ", "unbelievably-long, ", "x", "supercalifragilistic" * 3 + " "),
+    *(" ", "a" + " " * 50, "line\n\n\t", "\u4e2d", "\u4eca\u5929\u3002", "1234567890", "e\u0301"),
+)
 VARIANTS = [
     (provider, precision)
     for provider in ("cpu", "openvino")
@@ -159,6 +164,21 @@ def test_http_gives_the_same_vectors(bundle: Path, expected: dict[str, Vectors])
     assert status == 200
     got = np.array([each["embedding"] for each in json.loads(body)["data"]], np.float32)
     assert np.abs(got - expected["questions"]).max() <= EXACT
+
+
+def test_a_part_of_a_long_text_gives_the_vector_of_all_of_it(
+    bundle: Path, theirs: SentenceTransformer
+) -> None:
+    """sentence-transformers reads all 20,000 characters before it truncates."""
+    own = [(unit * 20_000)[:20_000] for unit in LONG_UNITS]
+    own += [" " * 19_000 + "at the end", "at the begin" + " " * 19_000 + "at the end" * 1000]
+    expected = np.asarray(theirs.encode(own))
+    with Service(bundle) as service, Client(service.target, timeout=300) as client:
+        served = client.encode(own, truncate="end")
+    with Runtime(bundle) as runtime:
+        local = runtime.encode(own, truncate="end")
+    for text, *vectors in zip(own, served, local, expected, strict=True):
+        assert np.ptp(vectors, axis=0).max() <= EXACT, text[:40]
 
 
 def written(rows: dict[str, dict[str, Agreement]]) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +31,9 @@ def vectors(path: Path) -> np.ndarray[Any, Any]:
     return np.array(table.column("embedding").combine_chunks().flatten()).reshape(len(table), -1)
 
 
-def write(folder: Path) -> str:
+def write(folder: Path, repeat: int = 1) -> str:
     for first in range(0, ROWS, 400):
-        body = TEXTS[first : first + 400]
+        body = [text and f"{text} " * repeat for text in TEXTS[first : first + 400]]
         table = pa.table({"id": range(first, first + len(body)), "body": body})
         pq.write_table(table, folder / f"{first:04}.parquet", row_group_size=150)
     return str(folder)
@@ -82,3 +84,27 @@ def test_a_job_outlives_its_service_and_itself(tmp_path: Path) -> None:
         job.communicate()
         first.process.kill()
         first.process.communicate()
+
+
+def test_a_job_interrupted_by_ctrl_c_goes_on_within_its_part(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    source = write(tmp_path / "in", 10)  # some 50 texts a call, and four calls at once
+    out, folder, whole = (tmp_path / name for name in ("v.parquet", "v.parquet.partial", "w"))
+    with Service(bundle_of("docs-rope")) as service:
+        command = embed(source, *COLUMNS[:4], "--part-rows", str(ROWS), "--target", service.target)
+        job = started([*command, "--out", str(out)])
+        try:
+            while service.counted("headlight_texts_total") < ROWS // 5:
+                assert job.poll() is None
+            job.send_signal(signal.SIGINT)
+            report = job.communicate(timeout=60)[1]
+        finally:
+            job.kill()
+            job.communicate()
+        assert job.returncode == 128 + signal.SIGINT, report
+        kept = re.search(rf"([\d,]+) of {ROWS:,} rows are kept in {folder}; the same com", report)
+        assert kept is not None, report
+        assert parts_in(folder) == 0
+        assert f"has {kept[1]} of {ROWS:,} rows" in finish([*command, "--out", str(out)])
+        finish([*command, "--out", str(whole)])
+    np.testing.assert_allclose(vectors(out), vectors(whole), atol=1e-6, rtol=0)

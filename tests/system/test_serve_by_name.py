@@ -14,8 +14,11 @@ import numpy as np
 import pytest
 
 from headlight import Client
+from headlight.cli.commands import main
+from headlight.cli.doctor import default_ports
 from tests.bert_folder import write_bert
 from tests.export.hub.hub_server import Hub, Repository
+from tests.ports import free_address
 from tests.system.processes import ROOT, Service
 
 TINY = "org/tiny"
@@ -149,3 +152,31 @@ def test_a_model_that_cannot_be_had_is_one_line_with_the_remedy(
     assert line.startswith("error: ")
     assert message in line
     assert done.returncode == code
+
+
+def test_a_command_waits_while_the_service_exports_and_shows_its_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, target, metrics = write_bert(tmp_path / "tiny"), free_address(), free_address()
+    # The command looks at the default port of metrics.
+    monkeypatch.setattr(default_ports, "METRICS_PORT", int(metrics.rpartition(":")[2]))
+    served = ("serve", str(folder), *OPTIONS, "--grpc", target, "--metrics", metrics)
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "headlight", *served],
+            cwd=ROOT,
+            env={**os.environ, "HEADLIGHT_CACHE": str(tmp_path / "cache")},
+            stderr=log,
+        )
+    try:
+        port = int(target.rpartition(":")[2])
+        while default_ports.step_of_start(port) is None:
+            assert process.poll() is None, (tmp_path / "log").read_text()
+        assert main(["embed", "a b c", "--target", target]) == 0
+    finally:
+        process.terminate()
+        process.wait(60)
+    out, err = capsys.readouterr()
+    assert len(out.split()) > 1
+    assert f"waiting for the service at {target}, which starts: step " in err
+    assert "tracing" in err

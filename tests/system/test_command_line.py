@@ -46,6 +46,7 @@ def environment(tmp_path: Path, rope: Service) -> dict[str, str]:
     shutil.copytree(bundle_of("docs-rope"), bundle)
     manifest = json.loads((bundle / "manifest.json").read_text())
     (bundle / "manifest.json").write_text(json.dumps(manifest | {"name": "all-MiniLM-L6-v2"}))
+    (tmp_path / "minilm").symlink_to(bundle)  # the name that examples have for one
     write_texts(tmp_path)
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")

@@ -144,6 +144,14 @@ def install_check(session: nox.Session) -> None:
     project(session, "-m", "pytest", "tests/install", "--timeout=1200", *session.posargs)
 
 
+@nox.session(python=["3.12", "3.13"])
+def pythons(session: nox.Session) -> None:
+    """Serve, call and embed tables on newer Pythons, which must be on the PATH: 1.2 GB."""
+    bundle(session)
+    session.run("python", "-m", "pip", "install", "--quiet", ".[serve,parquet,openvino]")
+    project(session, "-m", "pytest", "tests/pythons", "--timeout=600", "--programs", session.bin)
+
+
 @nox.session
 def families(session: nox.Session) -> None:
     """Test imported models against transformers and sentence-transformers, over the wire."""

@@ -91,6 +91,7 @@ def store() -> Iterator[str]:
 def place(store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("page")
     write_commands(folder / "bin", ROOT)
+    (folder / "docs").mkdir()  # as a clone has
     with Service(BUNDLE) as service:
         addresses = {
             "127.0.0.1:50051": service.target,
@@ -147,7 +148,7 @@ def fill(store: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setenv(name, value)
     system = fsspec.filesystem("s3", endpoint_url=store, skip_instance_cache=True)
     system.mkdir("corpus")
-    system.put(str(place.folder / "docs"), "corpus/docs", recursive=True)
+    system.put(str(place.folder / "documents"), "corpus/documents", recursive=True)
 
 
 def test_all_ways_have_the_same_vectors(place: Place) -> None:

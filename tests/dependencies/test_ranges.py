@@ -12,13 +12,10 @@ import re
 import shutil
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
@@ -27,7 +24,7 @@ from headlight.runtime.values import Floats
 from headlight_export.parity.reference import Reference
 from headlight_model.checkpoint import load_checkpoint
 from tests.install.shell import Shell
-from tests.ports import free_address
+from tests.install.ways import TEXTS, local_vectors, served_vectors
 from tests.system.processes import ROOT
 
 # Installed first: a pip that is configured for PyTorch's CPU builds takes that one.
@@ -35,12 +32,6 @@ TORCH = "pip install torch==2.13.0"
 INSTALL = re.compile(r"^pip install '\.\[([\w,]+)\]'", re.MULTILINE)  # README's line
 EXTRAS = ("parquet", "openvino")  # tables, and the other provider for CPUs
 CHECKPOINT = ROOT / "model/headlight_model/checkpoints/docs-rope"
-TEXTS = [
-    "join two paths",
-    "parse a date",
-    "for line in open(path): print(line)",
-    "return the number of lines of a file that match a regular expression " * 8,
-]
 TOLERANCE = 1e-5  # of pooled vectors in fp32
 
 
@@ -130,28 +121,10 @@ def test_the_shipped_model_is_exported_served_and_right(shell: Shell, expected: 
         check_end(shell.folder.parent.name, package, installed[package], accepted)
     work = shell.folder.parent / "work"
     work.mkdir()
-    quoted = " ".join(f"'{text}'" for text in TEXTS)
-    pq.write_table(pa.table({"text": TEXTS, "id": range(len(TEXTS))}), work / "texts.parquet")
-    api = free_address()
-    answers = dict[str, Floats]()
-    with shell.at(work, HEADLIGHT_API=api).serving("headlight serve") as asking:
-        answers["gRPC"] = vectors(asking.run(f"headlight embed {quoted}"))
-        request = urllib.request.Request(
-            f"http://{api}/embed",
-            json.dumps({"inputs": TEXTS}).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            answers["HTTP"] = np.array(json.load(answer), dtype=np.float32)
-        table = "headlight embed texts.parquet --text-column text --id-column id"
-        asking.run(f"{table} --out served.parquet")
+    answers = served_vectors(shell.at(work), "headlight serve")
     [bundle] = Path(shell.variables["HOME"]).glob(".cache/headlight/*/bundle")
     local = shell.at(work)
-    answers["local"] = vectors(local.run(f"headlight embed {quoted} --local {bundle}"))
-    local.run(f"{table} --out local.parquet --local {bundle}")
-    for name in ("served", "local"):
-        column = pq.read_table(work / f"{name}.parquet").column("embedding")
-        answers[f"{name} table"] = np.array(column.to_pylist(), dtype=np.float32)
+    answers |= local_vectors(local, f"--local {bundle}")
     for way, numbers in answers.items():
         np.testing.assert_allclose(numbers, expected, atol=TOLERANCE, rtol=0, err_msg=way)
     doctor = json.loads(local.run("headlight doctor --format json"))
@@ -178,8 +151,3 @@ def check_end(end: str, package: str, version: str, accepted: str) -> None:
     else:  # the last release series below the upper end
         most = [int(part) for part in upper.split(".")]
         assert [*parts[: len(most) - 1], parts[len(most) - 1] + 1] == most, (package, version)
-
-
-def vectors(shown: str) -> Floats:
-    """Return the vectors that `headlight embed` showed, a line each."""
-    return np.array([line.split() for line in shown.splitlines()], dtype=np.float32)

@@ -39,7 +39,7 @@ async def test_numbers_equal_those_of_the_grpc_client(service: Service, vectors:
 
 
 def test_long_lists_in_batches(service: Service, vectors: Vectors) -> None:
-    client = embedding(service, embed_batch_size=512)
+    client = embedding(service, embed_batch_size=2048)
     assert_equal(client.get_text_embedding_batch(MANY), vectors(MANY))
 
 
@@ -52,8 +52,8 @@ def test_refused_requests_raise_errors_about_types(service: Service) -> None:
     """The class does not read the status of an answer."""
     with pytest.raises(KeyError):
         embedding(service).get_text_embedding("")
-    with pytest.raises(ValueError, match="inputs: has 2100"):
-        embedding(service, embed_batch_size=2100).get_text_embedding_batch(MANY)
+    with pytest.raises(ValueError, match=r"inputs\[1\]: is"):
+        embedding(service).get_text_embedding_batch(["a text", ""])
 
 
 def test_a_timeout_ends_the_work(service: Service) -> None:

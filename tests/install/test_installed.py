@@ -13,6 +13,7 @@ from tests.export.hub.hub_server import Hub
 from tests.help_examples import examples
 from tests.install.conftest import MINILM, Environment
 from tests.install.shell import Shell
+from tests.system.processes import ROOT
 
 UNREACHABLE = "http://127.0.0.1:9"
 ASKING = ("embed", "compare", "attend", "heads", "tokens", "info")
@@ -42,6 +43,13 @@ def test_the_quick_start_works(
         served.at(tmp_path).run(line)
     [*_, page] = (home / "opened").read_text().split()
     assert Path(page.removeprefix("file://")).read_text().startswith("<!doctype html>")
+
+
+def test_the_command_line_of_the_readme_runs_when_pasted(served: Shell, tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = readme.partition("## Command line\n")[2].partition("```sh\n")[2].partition("```")[0]
+    served.at(tmp_path).run(f"set -e\n{block}")
+    assert (tmp_path / "vectors.npz").is_file()
 
 
 def test_a_second_start_uses_the_cache_without_the_hub(

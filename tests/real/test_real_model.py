@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.resources
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -179,6 +180,24 @@ def test_a_part_of_a_long_text_gives_the_vector_of_all_of_it(
         local = runtime.encode(own, truncate="end")
     for text, *vectors in zip(own, served, local, expected, strict=True):
         assert np.ptp(vectors, axis=0).max() <= EXACT, text[:40]
+
+
+def test_the_readme_shows_the_shapes_of_this_model(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    code = readme.partition("## Python\n")[2].partition("```python\n")[2].partition("```")[0]
+    names = dict[str, Any]()
+    with Service(bundle) as service:
+        monkeypatch.setenv("HEADLIGHT_TARGET", service.target)
+        exec(code, names)
+    shown = [
+        tuple(json.loads(f"[{each}]")) for each in re.findall(r"# .*?[\[(]([\d, ]+)[\])]", code)
+    ]
+    attention = names["attention"]
+    arrays = (names["vectors"], np.empty((1, 2)), names["short"], names["hidden"])
+    assert shown == [*(each.shape for each in arrays), attention.weights.shape]
+    assert attention.tokens.pieces[:3] == ("[CLS]", "the", "animal")
 
 
 def written(rows: dict[str, dict[str, Agreement]]) -> list[str]:

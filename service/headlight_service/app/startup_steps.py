@@ -21,11 +21,11 @@ class StartupSteps:
         tell: receives each step; None: the log does.
 
     Attributes:
-        current: the last step, as "step 3 of 9: tracing the graph"; empty before the first.
+        current: the last step, as "step 3 of 9: tracing the graph".
     """
 
     def __init__(self, tell: Callable[[str], object] | None = None) -> None:
-        self.current = ""
+        self.current = "preparing the model"  # PyTorch loads for seconds before the first step
         self._tell = tell
         self._exported = 0  # number of the export's steps
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headlight.cli.doctor.default_ports import STARTING
 from headlight_service.app.startup_steps import OPENING, StartupSteps
 
 
@@ -19,3 +20,8 @@ def test_without_an_export_there_are_three_steps() -> None:
     steps = StartupSteps()
     steps(OPENING)
     assert steps.current == "step 1 of 3: opening the bundle"
+
+
+def test_a_client_can_read_the_state_before_the_first_step() -> None:
+    page = f"starting, gRPC port 50051: {StartupSteps().current}\n"
+    assert STARTING.fullmatch(page.strip())

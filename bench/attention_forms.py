@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from headlight.outputs.maps.resolved_spec import is_one_token
+from headlight.outputs.maps.wire_form import attention_output
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.attention.resolved_spec import is_one_token
 from headlight.runtime.values import Ids
 from headlight.spec import AttentionSpec
-from headlight.wire.attention_codec import attention_output
 
 VECTORS_ALONE, WHOLE_MAPS = "vectors alone", "whole maps"
 FORMS: dict[str, AttentionSpec] = {

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.extras import require
+from headlight.printable import json_escaped
 from headlight.results import Attention, Floats, Hidden, ModelRef, TokenList
-from headlight.wire.printable import json_escaped
 
 PathLike = str | os.PathLike[str]
 # The lists of `TokenList`, and the type of their entries.

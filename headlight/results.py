@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -215,6 +216,12 @@ class Units:
     """
 
     tokens: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, tokens: Sequence[int], starts: Sequence[int] = ()) -> Units:
+        """Return units that begin at these places of a list of tokens; empty: each token is one."""
+        bounds = itertools.pairwise((*(starts or range(len(tokens))), len(tokens)))
+        return cls(tuple(tuple(tokens[begin:end]) for begin, end in bounds))
 
     def labels(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return a name for each position: the names of its tokens, joined."""

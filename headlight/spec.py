@@ -38,6 +38,8 @@ AXIS_OF: dict[str, str] = {
 # distance |query - key| in tokens; largest weight.
 STATISTICS = ("entropy", "special", "previous", "next", "self", "distance", "largest")
 T = TypeVar("T")
+# Modes that the runtime knows. `headlight_model.layers.pooling.POOLING` computes them.
+POOLING_MODES = ("mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len")
 # Priority of a request: interactive goes first; see `Priority` in the contract.
 Priority = Literal["interactive", "bulk"]
 PRIORITIES: tuple[Priority, ...] = ("interactive", "bulk")

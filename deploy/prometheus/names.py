@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry
 
+from headlight.outputs.registry import OUTPUTS
 from headlight.spec import PRIORITIES
-from headlight_service.telemetry.metrics import CANCEL_STAGES, OUTPUTS, REASONS, STAGES, Metrics
+from headlight_service.telemetry.metrics import CANCEL_STAGES, COMPARISON, REASONS, STAGES, Metrics
 
 # Of kube-state-metrics, with a series as for a healthy replica.
 KUBE_STATE = {
@@ -38,7 +39,7 @@ LABEL_VALUES: dict[str, set[str]] = {
     "reason": set(REASONS),
     "stage": {*STAGES, *CANCEL_STAGES},
     "priority": set(PRIORITIES),
-    "output": set(OUTPUTS),
+    "output": {*OUTPUTS, COMPARISON},
     "sli": {"calls", "requests", "overload", "latency"},
     "severity": {"page", "ticket"},
 }

@@ -15,8 +15,8 @@ import numpy as np
 
 from headlight.analysis.map_titles import map_title
 from headlight.analysis.terminal_view import visible
+from headlight.printable import shortened
 from headlight.results import Attention, Floats
-from headlight.wire.printable import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

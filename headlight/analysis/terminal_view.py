@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from headlight.analysis.head_kinds import spread_of
+from headlight.printable import shortened
 from headlight.results import Attention, Floats
-from headlight.wire.printable import shortened
 
 SHADES = " ░▒▓█"
 EIGHTHS = " ▏▎▍▌▋▊▉█"

@@ -25,8 +25,8 @@ from headlight.errors import (
     Unavailable,
 )
 from headlight.interface.arguments import Input
+from headlight.printable import escaped
 from headlight.results import ModelRef
-from headlight.wire.printable import escaped
 from headlight.wire.status_errors import INPUT_INDEX
 
 ResultT = TypeVar("ResultT")

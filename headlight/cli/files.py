@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from headlight.wire.printable import escaped
+from headlight.printable import escaped
 
 STANDARD_INPUT = "standard input"
 STDIN = "-"  # as a file

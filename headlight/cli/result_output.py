@@ -21,8 +21,8 @@ from headlight.analysis.terminal_view import (
 )
 from headlight.archive import chosen_heads
 from headlight.description import ModelDescription, Quality
+from headlight.printable import escaped
 from headlight.results import Attention, TokenList
-from headlight.wire.printable import escaped
 
 ESCAPES = re.compile(r"\x1b\[[\d;]*m")  # of colours
 PIECE_CELLS = 24

@@ -32,9 +32,9 @@ from headlight.client.sync_client import Client
 from headlight.errors import DeadlineExceeded, HeadlightError, Unavailable
 from headlight.interface.arguments import Input
 from headlight.interface.encoder import Encoder
+from headlight.outputs.contract import malformed
 from headlight.results import AttentionPiece
 from headlight.spec import AttentionSpec, EmptyTexts, Priority, SpecialTokens, Truncate
-from headlight.wire.client_codec import malformed
 from headlight.wire.status_errors import error_of_call, readable
 
 P = ParamSpec("P")

@@ -1,81 +1,57 @@
 """Inputs and results of the engine: plain, picklable values without transport or queue.
 
-Values made for every text are named tuples: a frozen dataclass takes four times as long to make.
+Values made for every text are named tuples and dictionaries: a frozen dataclass takes four times
+as long to make.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
-from headlight.runtime.attention.resolved_spec import Choice, States, states, whole
-from headlight.runtime.attention.token_units import (
-    Places,
-    attention_bytes,
-    place,
-    place_rows,
-    place_states,
-)
+from headlight.outputs.output import Output
+from headlight.outputs.registry import OUTPUTS
 from headlight.runtime.bundle.manifest import Architecture
-from headlight.runtime.spans.span_choice import SpanChoice
-from headlight.runtime.spans.span_sums import SpanRows
-from headlight.runtime.values import Array, Floats, Ids, Keys, Role, Tokenized
-from headlight.runtime.vectors.vector_forms import ALL_ROWS, AS_THEY_ARE, VectorForm
-from headlight.spec import NUMBER_BYTES, TokensSpec, VectorType
+from headlight.runtime.values import Array, Floats, Ids, Role, Tokenized
+
+NOWHERE: Mapping[str, Any] = {}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Selection:
-    """The outputs requested for every input of a request.
+class Selection(dict[str, Any]):
+    """The outputs requested for every input of a request: resolved choices by name.
 
-    `vector` and `rows` give the form of pooled vectors and token vectors.
+    In the order of `OUTPUTS`; not to be changed.
 
     Attributes:
-        spans: the requested vectors of spans; the engine sums the tokens of each, see
-            `headlight.runtime.spans.span_items`.
-        role: the graph that can serve it: `embed` is cheaper and returns vectors only.
-        vectors_alone: whether only pooled vectors are requested: every input's output then has the
-            same size.
-        computes: whether a graph has to run; it need not if only the tokens are requested.
+        role: the graph that can serve them all: `embed` is cheaper.
+        vectors_alone: whether each input's answer has the same size.
         needs_tokens: whether inputs must be tokenised with all token details.
+        any_length: whether a text may be longer than the model takes.
     """
 
-    pooled: bool = True
-    tokens: bool = False
-    attention: Choice | None = None
-    hidden: States | None = None
-    vector: VectorForm = AS_THEY_ARE
-    rows: TokensSpec = ALL_ROWS
-    spans: SpanChoice | None = None
-    role: Role = dataclasses.field(init=False, repr=False, compare=False)
-    vectors_alone: bool = dataclasses.field(init=False, repr=False, compare=False)
-    computes: bool = dataclasses.field(init=False, repr=False, compare=False)
-    needs_tokens: bool = dataclasses.field(init=False, repr=False, compare=False)
+    def __init__(self, pooled: Any = True, **choices: Any) -> None:
+        """Select pooled vectors, and others; True: as a request that only names the output."""
+        for name, output in OUTPUTS.items():
+            choice = choices.get(name) if name != "pooled" else pooled
+            if choice not in (None, False):
+                self[name] = output.plain if choice is True else choice
+        chosen = [*self.outputs()]
+        roles = [output.role for output, _ in chosen]
+        self.role: Role = "attend" if "attend" in roles else "embed"
+        self.vectors_alone = all(output.stacked for output, _ in chosen)
+        self.needs_tokens = any(output.needs_tokens(choice) for output, choice in chosen)
+        self.any_length = any(output.any_length(choice) for output, choice in chosen)
 
-    def __post_init__(self) -> None:
-        parts = [part for part in (self.attention, self.hidden) if part is not None]
-        skips = self.tokens and (self.rows.skip_special or self.rows.skip_prompt)
-        spans = self.spans is not None
-        object.__setattr__(self, "role", "attend" if parts else "embed")
-        object.__setattr__(self, "vectors_alone", not (self.tokens or parts or spans))
-        object.__setattr__(self, "computes", bool(self.pooled or self.tokens or parts or spans))
-        object.__setattr__(
-            self, "needs_tokens", skips or spans or True in [part.needs_tokens for part in parts]
-        )
-
-    @property
-    def any_length(self) -> bool:
-        """Whether a text may be longer than the model takes."""
-        return self.spans is not None and self.spans.spec.beyond_max_length
+    def outputs(self) -> Iterator[tuple[Output, Any]]:
+        """Yield the requested outputs and their choices."""
+        for name, choice in self.items():
+            yield OUTPUTS[name], choice
 
 
-def everything(architecture: Architecture) -> Selection:
-    """Return the selection of all outputs of an encoder, unreduced."""
-    layers = architecture.layers
-    return Selection(
-        True, True, whole(range(layers), architecture.heads), states(range(layers + 1))
-    )
+def everything(architecture: Architecture, role: Role = "attend") -> Selection:
+    """Return the selection of all outputs of a graph, unreduced."""
+    outputs = [output for output in OUTPUTS.values() if output.role in ("embed", role)]
+    return Selection(**{output.name: output.whole(architecture) for output in outputs})
 
 
 class EncodeItem(NamedTuple):
@@ -87,60 +63,36 @@ class EncodeItem(NamedTuple):
         segments: int64 [n], each in 0 .. segments-1; None: zeros; a model without segments ignores
             it.
         head_mask: float32 [L, H], a factor for each head's contribution; None: ones.
-        places: tokens of this input in `selection.attention`; None: every token.
-        states: int64 [m], the tokens of `selection.hidden`; None: every token.
+        places: by output, which tokens of this input it has, if not all.
         occluded: hidden tokens: no query sees them, and pooling leaves them out.
-        rows: int64 [m], the tokens of `selection.tokens`; None: every token.
         left_out: number of tokens at the start that queries see and pooling leaves out, if the
             model does not pool prompts.
-        spans: the tokens to sum for `selection.spans`; None: none.
     """
 
     ids: Ids
     selection: Selection
     segments: Ids | None = None
     head_mask: Floats | None = None
-    places: Places | None = None
-    states: Ids | None = None
+    places: Mapping[str, Any] = NOWHERE
     occluded: tuple[int, ...] = ()
-    rows: Ids | None = None
     left_out: int = 0
-    spans: SpanRows | None = None
 
     @property
     def role(self) -> Role:
         """The graph that can serve it; only `attend` takes a head mask."""
         return self.selection.role if self.head_mask is None else "attend"
 
-    @property
-    def where(self) -> Places:
-        """Its places, with the default filled in."""
-        return Places(len(self.ids), left_out=self.left_out) if self.places is None else self.places
-
-    @property
-    def row_count(self) -> int:
-        """Number of tokens whose vectors are returned."""
-        return len(self.ids) if self.rows is None else len(self.rows)
+    def placed(self, **places: Any) -> Self:
+        """Return the item with other tokens of some outputs."""
+        return self._replace(places={**self.places, **places})
 
     def output_bytes(self, architecture: Architecture) -> dict[str, int]:
-        """Return the bytes of each output, 0 if it is not requested; known before anything runs."""
-        selection, hidden = self.selection, self.selection.hidden
-        row = architecture.dim * NUMBER_BYTES[selection.rows.dtype]
-        state = (
-            0
-            if hidden is None
-            else architecture.dim * NUMBER_BYTES[hidden.spec.dtype] * len(hidden.layers)
-        )
+        """Return the bytes of each requested output; known before anything runs."""
         return {
-            "pooled": selection.vector.bytes(architecture.pooled_dim) if selection.pooled else 0,
-            "tokens": self.row_count * row if selection.tokens else 0,
-            "attention": 0
-            if selection.attention is None
-            else attention_bytes(selection.attention, self.where),
-            "hidden": state * len(self.ids if self.states is None else self.states),
-            "spans": 0
-            if self.spans is None or selection.spans is None
-            else self.spans.vectors * selection.spans.bytes(architecture.pooled_dim),
+            output.name: sum(
+                [each.size_bytes for each in output.tensors(choice, self, architecture)]
+            )
+            for output, choice in self.selection.outputs()
         }
 
 
@@ -149,7 +101,7 @@ def output_bytes(items: Sequence[EncodeItem], architecture: Architecture) -> dic
     first = items[0].output_bytes(architecture)
     if len(items) == 1:
         return first
-    if items[0].selection.vectors_alone:  # all are of one size
+    if items[0].selection.vectors_alone:
         return {name: len(items) * size for name, size in first.items()}
     sizes = [first, *(item.output_bytes(architecture) for item in items[1:])]
     return {name: sum(size[name] for size in sizes) for name in first}
@@ -164,46 +116,34 @@ def item_of(
         InvalidInput: this input lacks the tokens that the selection names, or cannot identify them;
             `field` is that of the selection.
     """
-    if selection.vectors_alone:  # the usual case
-        return EncodeItem(
-            tokenized.ids, selection, tokenized.segments, head_mask, left_out=tokenized.left_out
-        )
-    attention, hidden = selection.attention, selection.hidden
+    places = NOWHERE
+    if not selection.vectors_alone:
+        found = {
+            output.name: output.place(choice, tokenized, pooling)
+            for output, choice in selection.outputs()
+        }
+        places = {name: place for name, place in found.items() if place is not None}
     return EncodeItem(
         tokenized.ids,
         selection,
         tokenized.segments,
         head_mask,
-        None if attention is None else place(attention, tokenized),
-        None if hidden is None else place_states(hidden, tokenized, pooling),
-        rows=place_rows(selection.rows, tokenized) if selection.tokens else None,
+        places,
         left_out=tokenized.left_out,
     )
 
 
-class ItemResult(NamedTuple):
-    """The outputs of one input of n tokens, without padding; C-contiguous, None if not requested.
+class ItemResult(dict[str, Array]):
+    """The tensors of one input of n tokens, by name: C-contiguous, without padding.
 
-    Attributes:
-        pooled: float32 [width]; `headlight.runtime.vectors.vector_forms.as_types` makes other
-            types.
-        tokens: [requested tokens, D] in the requested dtype.
-        attention: in the shape and dtype of its choice; whole maps: float32 [layers, H, n, n], rows
-            are queries.
-        hidden: [requested layers, requested tokens, D] in the requested dtype.
-        indices: uint16, in the shape of `attention`: the keys of its entries, if only the largest
-            were requested.
-        scales: float32, a factor for each row of uint8 attention: entries times factor are weights.
-        spans: [spans, width] in the requested dtype; of the engine: float64 [spans, D], the sums of
-            the tokens of `EncodeItem.spans`.
-        by_type: the pooled vector in each type requested of `Runtime.encode`; else None.
+    Pooled vectors are float32 here (`headlight.outputs.vector_forms.as_types` makes other types),
+    and spans of the engine are the sums of their tokens, float64 [spans, D]. As an attribute, a
+    tensor that is not there is None.
     """
 
-    pooled: Floats | None = None
-    tokens: Array | None = None
-    attention: Array | None = None
-    hidden: Array | None = None
-    indices: Keys | None = None
-    scales: Floats | None = None
-    by_type: Mapping[VectorType, Array] | None = None
-    spans: Array | None = None
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Array | None:
+        if not any(name in output.tensor_names for output in OUTPUTS.values()):
+            raise AttributeError(name)
+        return self.get(name)

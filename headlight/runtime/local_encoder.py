@@ -39,6 +39,7 @@ from headlight.interface.checked_specs import (
 from headlight.interface.comparison_arguments import checked_request, of_side
 from headlight.interface.encoder import Encoder
 from headlight.interface.similarity import similarity
+from headlight.outputs.vector_forms import as_types
 from headlight.results import (
     Attention,
     AttentionMaps,
@@ -50,17 +51,16 @@ from headlight.results import (
     TokenVectors,
 )
 from headlight.runtime import local_results
-from headlight.runtime.attention.occluded_tokens import hidden_tokens
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.comparison.passage_comparison import ComparisonNumbers
 from headlight.runtime.encode_items import ItemResult, Selection
 from headlight.runtime.engine.engine import Engine
 from headlight.runtime.local_comparison import comparison_of, plan_of, selection_of
 from headlight.runtime.local_results import Prepared
+from headlight.runtime.occluded_tokens import hidden_tokens
 from headlight.runtime.spans.span_items import merge, place_all
 from headlight.runtime.tokenization.input_checks import TRUNCATIONS, Truncation
 from headlight.runtime.values import Floats
-from headlight.runtime.vectors.vector_forms import as_types
 from headlight.span_vectors import SpansSpec, SpanVectors
 from headlight.spec import (
     AttentionSpec,
@@ -187,12 +187,13 @@ class LocalEncoder(Encoder):
         with self._used():
             selection = self.select(pooled=checked_pooled(spec))
             prepared = self._prepared(texts, reading, selection, head_mask)
-            rows = [each.pooled for each in self._computed(prepared)]
-            width = selection.vector.width or self._description.pooled_dim
+            rows = [each["pooled"] for each in self._computed(prepared)]
+            form = selection["pooled"]
+            width = form.width or self._description.pooled_dim
             vectors = np.array(rows, np.float32).reshape(len(rows), width)
             inputs = [each.tokenized for each in prepared]
             found = Embeddings(
-                as_types(vectors, selection.vector),
+                as_types(vectors, form),
                 np.array([len(each.ids) for each in inputs], np.int64),
                 np.array([each.prompt_length for each in inputs], np.int64),
                 np.array([each.original_length for each in inputs], np.int64),
@@ -338,7 +339,7 @@ class LocalEncoder(Encoder):
             hidden = hidden_tokens(choice, self.bundle.manifest.pooling, each.tokenized).tolist()
             aim = None if target is None else self._target(target, reading)
             items = [each.item, *(each.item._replace(occluded=(token,)) for token in hidden)]
-            whole, *holes = [result.pooled for result in self.engine.run_in_batches(items)]
+            whole, *holes = [result["pooled"] for result in self.engine.run_in_batches(items)]
             moved = np.linalg.norm(np.array(holes) - np.array(whole), axis=1).astype(np.float32)
             found = Occlusion(moved, tuple(hidden), each.tokens, self._description.ref)
             if aim is None:
@@ -361,8 +362,7 @@ class LocalEncoder(Encoder):
                 [found], default, self.select(), default_prompts=QUERY_PROMPTS
             )
         [result] = self._computed(prepared)
-        assert result.pooled is not None
-        return result.pooled
+        return result["pooled"]
 
     def _hidden(self, text: Input, spec: HiddenSpec, reading: Reading) -> Hidden:
         with self._used():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import NamedTuple
 
+from headlight.outputs.maps import token_units
+from headlight.outputs.maps.token_units import places_of
+from headlight.outputs.tokens import rows_of
 from headlight.results import AttentionMaps, Hidden, ModelRef, TokenList, TokenVectors, Units
-from headlight.runtime.attention import token_units
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.spans.span_items import SpanItems
 from headlight.runtime.values import Tokenized
@@ -33,38 +34,32 @@ class Prepared(NamedTuple):
 
 def token_vectors(each: Prepared, result: ItemResult, model: ModelRef) -> TokenVectors:
     """Return the vectors of the requested tokens of one input."""
-    if result.tokens is None:
-        raise RuntimeError("token vectors were not computed. This is a bug.")
-    rows = each.item.rows
+    rows = rows_of(each.item)
     places = range(len(each.item.ids)) if rows is None else rows.tolist()
-    return TokenVectors(result.tokens, tuple(places), each.tokens, model)
+    return TokenVectors(result["tokens"], tuple(places), each.tokens, model)
 
 
 def span_vectors(
     each: Prepared, work: SpanItems, result: ItemResult, model: ModelRef
 ) -> SpanVectors:
     """Return the vectors of the spans of one input."""
-    if result.spans is None:
-        raise RuntimeError("vectors of spans were not computed. This is a bug.")
     spans = work.spans
     return SpanVectors(
-        result.spans,
+        result["spans"],
         () if spans.characters is None else tuple(Span(*one) for one in spans.characters.tolist()),
         spans.token_ranges,
         each.tokens,
         model,
-        work.window_starts,
+        work.items[0].places["spans"].window_starts,
     )
 
 
 def attention_maps(each: Prepared, result: ItemResult, model: ModelRef) -> AttentionMaps:
     """Return the attention of one input in the form of its spec."""
-    choice, where = each.item.selection.attention, each.item.where
-    if choice is None or result.attention is None:
-        raise RuntimeError("attention was not computed. This is a bug.")
+    choice, where = each.item.selection["attention"], places_of(each.item)
     heads = [own[0] for own in choice.heads] if choice.spec.pairs else choice.heads[0]
     return AttentionMaps(
-        values=result.attention,
+        values=result["attention"],
         axes=choice.axes,
         layers=choice.layers,
         heads=tuple(heads),
@@ -72,26 +67,21 @@ def attention_maps(each: Prepared, result: ItemResult, model: ModelRef) -> Atten
         keys=_units(where.keys, where.length),
         tokens=each.tokens,
         model=model,
-        indices=result.indices,
-        scales=result.scales,
+        indices=result.get("attention_indices"),
+        scales=result.get("attention_scales"),
         statistics=STATISTICS if "statistics" in choice.spec.reduce else (),
     )
 
 
 def hidden(each: Prepared, result: ItemResult, model: ModelRef) -> Hidden:
     """Return the hidden states of one input."""
-    states, chosen = each.item.selection.hidden, each.item.states
-    if states is None or result.hidden is None:
-        raise RuntimeError("hidden states were not computed. This is a bug.")
+    layers, chosen = each.item.selection["hidden"].layers, each.item.places.get("hidden")
     places = None if chosen is None else tuple(chosen.tolist())
-    return Hidden(result.hidden, states.layers, each.tokens, model, places)
+    return Hidden(result["hidden"], layers, each.tokens, model, places)
 
 
 def _units(units: token_units.Units | None, length: int) -> Units:
     """Return the tokens of each unit of an axis; None: each token of the input."""
     if units is None:
-        return Units(tuple((token,) for token in range(length)))
-    tokens = units.tokens.tolist()
-    starts = range(len(tokens)) if units.starts is None else units.starts.tolist()
-    bounds = itertools.pairwise((*starts, len(tokens)))
-    return Units(tuple(tuple(tokens[begin:end]) for begin, end in bounds))
+        return Units.of(range(length))
+    return Units.of(units.tokens.tolist(), () if units.starts is None else units.starts.tolist())

@@ -18,14 +18,12 @@ from headlight import __version__
 from headlight.errors import HeadlightError, InvalidInput
 from headlight.extras import version_of
 from headlight.interface.arguments import checked_head_mask
-from headlight.runtime.attention.resolved_spec import (
-    ATTENTION,
-    HIDDEN,
-    resolve_attention,
-    resolve_hidden,
-)
+from headlight.outputs.registry import OUTPUTS
+from headlight.outputs.spans import SPANS
+from headlight.outputs.vector_forms import AvailableForms
 from headlight.runtime.batch_shape import choices, fastest, kept
 from headlight.runtime.bundle.bundle import Bundle
+from headlight.runtime.bundle.int8_ranges import load_ranges
 from headlight.runtime.bundle.manifest import Graph
 from headlight.runtime.bundle.prompts import Prompt, Prompts
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, item_of
@@ -38,7 +36,6 @@ from headlight.runtime.providers.openvino_session import processor
 from headlight.runtime.providers.provider_choice import ANY_GPU, choose_provider
 from headlight.runtime.providers.worker_layout import choose_workers, share, usable_cpus
 from headlight.runtime.runtime_description import describe
-from headlight.runtime.spans.span_choice import SPANS, resolve_spans
 from headlight.runtime.tokenization.input_checks import (
     Input,
     Truncation,
@@ -48,25 +45,11 @@ from headlight.runtime.tokenization.input_checks import (
 )
 from headlight.runtime.tokenization.tokenizer import Tokenizer, open_tokenizer
 from headlight.runtime.values import Floats, Tokenized
-from headlight.runtime.vectors.vector_forms import (
-    ALL_ROWS,
-    AS_THEY_ARE,
-    AvailableForms,
-    as_types,
-    load_ranges,
-    resolve_pooled,
-    resolve_rows,
-)
-from headlight.span_vectors import SpansSpec
 from headlight.spec import (
     EMPTY_TEXTS,
     SPECIAL_TOKENS,
-    AttentionSpec,
     EmptyTexts,
-    HiddenSpec,
-    PooledSpec,
     SpecialTokens,
-    TokensSpec,
     check_name,
 )
 
@@ -260,42 +243,42 @@ class Runtime(LocalEncoder):
             array, len(array), list_of_ids(array, types, pieces) if with_info else None, types
         )
 
-    def select(
-        self,
-        *,
-        pooled: bool | PooledSpec = True,
-        tokens: bool | TokensSpec = False,
-        attention: AttentionSpec | None = None,
-        hidden: HiddenSpec | None = None,
-        spans: SpansSpec | None = None,
-    ) -> Selection:
+    def select(self, *, pooled: Any = True, **specs: Any) -> Selection:
         """Resolve the requested outputs against this model.
+
+        Args:
+            pooled, specs: the spec of each output by its name; True: as a request that only names
+                it; False or None: not requested.
 
         Raises:
             InvalidInput: naming the field and the remedy.
         """
-        manifest = self.bundle.manifest
-        architecture, pooling = manifest.architecture, manifest.pooling
-        self._check_attends(ATTENTION, attention)
-        self._check_attends(HIDDEN, hidden)
-        others = pooled is not False or tokens is not False or attention or hidden
-        if spans is not None and spans.beyond_max_length and others:
+        wanted = {
+            name: spec
+            for name, spec in {"pooled": pooled, **specs}.items()
+            if spec is not None and spec is not False
+        }
+        for name in wanted:
+            if OUTPUTS[name].role == "attend":
+                self._check_attends(f"outputs.{name}", name)
+        selection = Selection(
+            **{"pooled": False}
+            | {
+                name: spec
+                if spec is True
+                else OUTPUTS[name].choose(
+                    spec, self.bundle.manifest, self.forms, head=bool(self.engine.head)
+                )
+                for name, spec in wanted.items()
+            }
+        )
+        if selection.any_length and len(selection) > 1:
             raise InvalidInput(
                 f"{SPANS}.beyond_max_length",
                 "takes no other outputs than token_info: they need one encoding of the whole text; "
                 "ask for them apart",
             )
-        return Selection(
-            pooled is not False,
-            tokens is not False,
-            None if attention is None else resolve_attention(attention, architecture, pooling),
-            None if hidden is None else resolve_hidden(hidden, architecture, pooling),
-            resolve_pooled(pooled, self.forms) if isinstance(pooled, PooledSpec) else AS_THEY_ARE,
-            resolve_rows(tokens) if isinstance(tokens, TokensSpec) else ALL_ROWS,
-            None
-            if spans is None
-            else resolve_spans(spans, manifest, has_head=bool(self.engine.head)),
-        )
+        return selection
 
     def _check_attends(self, field: str, wanted: object | None) -> None:
         if wanted is None or "attend" in self.roles:
@@ -311,22 +294,18 @@ class Runtime(LocalEncoder):
         self,
         inputs: Iterable[Input],
         *,
-        pooled: bool | PooledSpec = True,
-        tokens: bool | TokensSpec = False,
-        attention: AttentionSpec | None = None,
-        hidden: HiddenSpec | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         head_mask: ArrayLike | None = None,
         truncation: Truncation = "refuse",
         special_tokens: SpecialTokens = "parse",
         empty_texts: EmptyTexts = "refuse",
+        **outputs: Any,
     ) -> list[ItemResult]:
         """Return any outputs of each input as the engine's arrays, in one run.
 
         Args:
             inputs: any number of texts, pairs of texts, or sequences of ids.
-            pooled, tokens, attention, hidden: the outputs to return for each input, and their form.
             prompt_name: a name in `prompts`, whose text goes before each input; None: the model's
                 default, if it has one.
             prompt: the prompt's text; empty: none.
@@ -334,6 +313,7 @@ class Runtime(LocalEncoder):
                 head. None: ones.
             truncation: the treatment of a text of more than max_length tokens.
             special_tokens, empty_texts: see `Tokenizer.encode`.
+            outputs: see `select`.
 
         Returns:
             One result per input, in their order.
@@ -343,10 +323,9 @@ class Runtime(LocalEncoder):
                 have the outputs.
             EngineError, DeviceFull: see Engine.run.
         """
-        selection = self.select(pooled=pooled, tokens=tokens, attention=attention, hidden=hidden)
         prepared = self.prepare(
             inputs,
-            selection,
+            self.select(**outputs),
             prompt_name=prompt_name,
             prompt=prompt,
             head_mask=head_mask,
@@ -354,15 +333,7 @@ class Runtime(LocalEncoder):
             special_tokens=special_tokens,
             empty_texts=empty_texts,
         )
-        ordered = self.engine.run_in_batches([each.item for each in prepared])
-        if not isinstance(pooled, PooledSpec):
-            return ordered
-        return [
-            each._replace(by_type=as_types(each.pooled, selection.vector))
-            if each.pooled is not None
-            else each
-            for each in ordered
-        ]
+        return self.engine.run_in_batches([each.item for each in prepared])
 
     def prepare(
         self,

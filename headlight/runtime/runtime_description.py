@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headlight.description import Limits, ModelDescription
+from headlight.outputs.vector_forms import AvailableForms
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.manifest import OUTPUT_ROLES
-from headlight.runtime.vectors.vector_forms import AvailableForms
 
 NO_LIMITS = Limits(0, 0, 0, 0, 0, 0)
 

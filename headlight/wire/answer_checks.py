@@ -5,13 +5,13 @@
     numbers   --check_numbers------>  finite; rows of attention sum to 1; unit length if requested
 
 Both clients use these. `headlight.wire.reassembly` checks that an answer is consistent in itself.
-Extents of outputs: `headlight.wire.answer_layouts`; numbers: `headlight.wire.answer_numbers`.
+What is particular to an output: `headlight.outputs`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,18 +19,16 @@ import numpy as np
 from headlight.description import ModelDescription
 from headlight.errors import BadAnswer, MixedWeights
 from headlight.interface.arguments import Input, Reading
+from headlight.outputs.answer_numbers import check_numbers
+from headlight.outputs.contract import malformed, require
+from headlight.outputs.layout import Layout
+from headlight.outputs.output import Output, Told
+from headlight.outputs.registry import OUTPUTS
 from headlight.pb import headlight_pb2 as pb
+from headlight.printable import escaped, shortened
 from headlight.results import TokenList
-from headlight.spec import packed
-from headlight.wire.answer_layouts import check_attention, check_numbers_of, check_places, resolved
-from headlight.wire.answer_numbers import Kind, check_numbers, kind_of_attention
-from headlight.wire.attention_codec import attention_spec, hidden_spec
-from headlight.wire.client_codec import DTYPES, from_token_info, malformed, require
-from headlight.wire.output_layouts import Layout, pooled_key
-from headlight.wire.printable import escaped, shortened
+from headlight.wire.client_codec import DTYPES, from_token_info
 from headlight.wire.reassembly import Answer
-from headlight.wire.span_places import check_spans
-from headlight.wire.vector_codec import VECTOR_NAMES
 
 # Bounds of a description. No encoder comes near them. Without them a server could name any size.
 MOST_LAYERS, MOST_HEADS, MOST_WIDTH, MOST_TOKENS = 1024, 1024, 2**17, 2**24
@@ -180,31 +178,21 @@ class Expected:
     def check_numbers(self, answer: Answer) -> None:
         """Check the numbers of a whole answer. Raises BadAnswer if one does not fit the request."""
         precision = answer.response.model.precision
-        for output, layout in answer.layouts.items():
-            kind = self.kind(output)
-            if output == "attention":  # the length of a row differs between inputs
-                for part in range(len(layout.shapes)):
-                    check_numbers(output, answer.part(output, part), kind, precision)
-            else:
-                width = layout.shapes[0][-1] if layout.axes[-1:] == ("value",) else 1
-                check_numbers(output, answer.data[output].reshape(-1, width), kind, precision)
+        for _, message, output in self._requested():
+            for tensor in output.promised(message, self.model):
+                layout, kind = answer.layouts[tensor], output.kind(tensor, message, self.model)
+                if layout.axes[-1:] == ("value",):
+                    rows = answer.data[tensor].reshape(-1, layout.shapes[0][-1])
+                    check_numbers(tensor, rows, kind, precision)
+                    continue
+                for part in range(len(layout.shapes)):  # the length of a row differs
+                    check_numbers(tensor, answer.part(tensor, part), kind, precision)
 
-    def kind(self, output: str) -> Kind:
-        """Return the kind that the numbers of one output must be."""
-        if output.startswith("pooled"):
-            wanted = self.outputs.pooled
-            unit = wanted.normalize if wanted.HasField("normalize") else self.model.normalized
-            return "unit" if unit else "finite"
-        if output == "tokens":
-            return "unit" if self.outputs.tokens.normalize else "finite"
-        if output == "spans":
-            spans = self.outputs.spans
-            unit = spans.normalize if spans.HasField("normalize") else self.model.normalized
-            return "unit" if unit else "finite"
-        if output in ("attention", "attention_scales"):
-            kind = kind_of_attention(attention_spec(self.outputs.attention))
-            return kind if output == "attention" or kind == "positive" else "scales"
-        return "finite"
+    def _requested(self) -> Iterator[tuple[str, Any, Output]]:
+        """Yield the requested outputs and their messages."""
+        for name, output in OUTPUTS.items():
+            if self.outputs.HasField(name):
+                yield name, getattr(self.outputs, name), output
 
     def _check_items(self, response: pb.EncodeResponse, inputs: Sequence[Input]) -> None:
         told = self.outputs.HasField("token_info")
@@ -264,54 +252,23 @@ class Expected:
     def _check_outputs(
         self, response: pb.EncodeResponse, layouts: dict[str, Layout], inputs: Sequence[Input]
     ) -> None:
-        asked = self._asked()
+        asked = dict[str, tuple[int, int | None]]()
+        for _, message, output in self._requested():
+            asked |= output.promised(message, self.model)
         if layouts.keys() != asked.keys():
             raise malformed(
                 f"it holds {', '.join(sorted(layouts)) or 'nothing'}; "
                 f"asked for was {', '.join(asked)}"
             )
-        for output, (dtype, width) in asked.items():
-            layout = layouts[output]
+        for name, (number, width) in asked.items():
+            layout, dtype = layouts[name], DTYPES[number]
             if layout.dtype != dtype:
-                raise malformed(f"{output} has the type {layout.dtype}, and {dtype} was asked for")
+                raise malformed(f"{name} has the type {layout.dtype}, and {dtype} was asked for")
             for shape in layout.shapes if width is not None else ():
                 require(
                     shape[-1] == width,
-                    f"{output} has vectors of {shape[-1]} numbers, and {width} were asked for",
+                    f"{name} has vectors of {shape[-1]} numbers, and {width} were asked for",
                 )
-        if "tokens" in asked:
-            some = self.outputs.tokens.skip_special or self.outputs.tokens.skip_prompt
-            check_places("kept_tokens", response, response.kept_tokens, None if some else "all")
-        if "hidden" in asked:
-            spec = hidden_spec(self.outputs.hidden)
-            layers = resolved(spec.layers, self.model.layers + 1)
-            check_numbers_of("hidden.layers", layouts["hidden"].layers, layers)
-            check_places("hidden_tokens", response, response.hidden_tokens, spec.tokens)
-        if "spans" in asked:
-            check_spans(self.outputs.spans, response, inputs)
-        if "attention" in asked:
-            check_attention(self.model, attention_spec(self.outputs.attention), response, layouts)
-
-    def _asked(self) -> dict[str, tuple[np.dtype[Any], int | None]]:
-        """Return the type of each requested output, and the width of its vectors, else None."""
-        outputs = self.outputs
-        asked: dict[str, tuple[np.dtype[Any], int | None]] = {}
-        if outputs.HasField("pooled"):
-            width = outputs.pooled.dimensions or self.model.pooled_dim
-            for at, number in enumerate(outputs.pooled.dtypes or [pb.DATA_TYPE_FLOAT32]):
-                asked[pooled_key(at)] = DTYPES[number], packed(width, VECTOR_NAMES[number])[0]
-        for output, size in (
-            ("tokens", self.model.dim),
-            ("attention", None),
-            ("hidden", self.model.dim),
-        ):
-            if outputs.HasField(output):
-                asked[output] = DTYPES[getattr(outputs, output).dtype or pb.DATA_TYPE_FLOAT32], size
-        if outputs.HasField("spans"):
-            width = outputs.spans.dimensions or self.model.pooled_dim
-            asked["spans"] = DTYPES[outputs.spans.dtype or pb.DATA_TYPE_FLOAT32], width
-        if outputs.attention.HasField("top_k"):
-            asked["attention_indices"] = DTYPES[pb.DATA_TYPE_UINT16], None
-        if outputs.attention.dtype == pb.DATA_TYPE_UINT8:
-            asked["attention_scales"] = DTYPES[pb.DATA_TYPE_FLOAT32], None
-        return asked
+        told = Told(response, layouts, inputs, self.model)
+        for _, message, output in self._requested():
+            output.check(message, told)

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headlight.description import Limits, ModelDescription, Parity, Quality
-from headlight.errors import BadAnswer
 from headlight.interface.arguments import (
     Input,
     Prompting,
@@ -22,47 +21,20 @@ from headlight.interface.arguments import (
     checked_head_mask,
     checked_input,
 )
+from headlight.outputs.contract import malformed, numbers_of, require
+from headlight.outputs.output import TYPES
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef, TokenList
-from headlight.spec import Truncate
-from headlight.wire.printable import escaped, shortened
-from headlight.wire.vector_codec import EMPTY_TEXTS, PRIORITIES, SPECIAL_TOKENS, VECTOR_NAMES
+from headlight.spec import VECTOR_BITS, Truncate
 
-DTYPES: dict[int, np.dtype[Any]] = {
-    pb.DATA_TYPE_FLOAT32: np.dtype("<f4"),
-    pb.DATA_TYPE_FLOAT16: np.dtype("<f2"),
-    pb.DATA_TYPE_UINT8: np.dtype("u1"),
-    pb.DATA_TYPE_UINT16: np.dtype("<u2"),
-    pb.DATA_TYPE_INT8: np.dtype("i1"),
-    pb.DATA_TYPE_BINARY: np.dtype("i1"),
-    pb.DATA_TYPE_UBINARY: np.dtype("u1"),
-}
+VECTOR_NAMES = {numbers_of("DataType")[name]: name for name in VECTOR_BITS}
+DTYPES = {number: TYPES[name] for name, number in numbers_of("DataType").items()}
 TRUNCATIONS: dict[Truncate, pb.Truncation] = {
     "refuse": pb.TRUNCATION_REFUSE,
     "end": pb.TRUNCATION_CUT_END,
     "start": pb.TRUNCATION_CUT_START,
 }
 TRUNCATION_NAMES: dict[int, Truncate] = {number: name for name, number in TRUNCATIONS.items()}
-
-REMEDY = "is the server the right one, and of a compatible version?"
-LONGEST_PROBLEM = 500  # characters: shapes and axes in it may be as long as the answer
-
-
-def malformed(problem: str) -> BadAnswer:
-    """Return the error for a broken contract: a bug of the server, or not a Headlight server."""
-    return BadAnswer(
-        f"the server's answer is malformed: {shortened(escaped(problem), LONGEST_PROBLEM)}; "
-        f"{REMEDY}"
-    )
-
-
-def require(holds: object, problem: str) -> None:
-    """Raise BadAnswer unless a condition holds.
-
-    Every call formats the problem: where many small answers are checked, raise `malformed` instead.
-    """
-    if not holds:
-        raise malformed(problem)
 
 
 def to_head_mask(model: ModelDescription, mask: ArrayLike | None) -> pb.HeadMask | None:
@@ -117,11 +89,11 @@ def set_common(
         if (truncate := asked.get("truncate")) is not None:
             request.truncation = TRUNCATIONS[truncate]
         if isinstance(request, pb.EncodeRequest) and (empty := asked.get("empty_texts")):
-            request.empty_texts = EMPTY_TEXTS[empty]
+            request.empty_texts = numbers_of("EmptyTexts")[empty]
         if (priority := asked.get("priority")) is not None:
-            request.priority = PRIORITIES[priority]
+            request.priority = numbers_of("Priority")[priority]
     if (special_tokens := asked.get("special_tokens")) is not None:
-        request.special_tokens = SPECIAL_TOKENS[special_tokens]
+        request.special_tokens = numbers_of("SpecialTokens")[special_tokens]
 
 
 def encode_request(

@@ -18,12 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.errors import BadAnswer
+from headlight.outputs.contract import malformed, numbers_of, require
+from headlight.outputs.layout import Layout
+from headlight.outputs.output import part_name
+from headlight.outputs.registry import OUTPUTS
 from headlight.pb import headlight_pb2 as pb
-from headlight.wire.attention_codec import OUTPUT_KINDS
-from headlight.wire.client_codec import from_bytes, malformed, native, require
-from headlight.wire.output_layouts import Layout, layouts_of, pooled_key
+from headlight.wire.client_codec import from_bytes, native
+from headlight.wire.output_layouts import data_of, layouts_of
 
-OUTPUTS = {number: name for name, number in OUTPUT_KINDS.items()}
+KINDS = {number: name for name, number in numbers_of("OutputKind").items()}
 # Compares an answer, or its header, with the request, before memory is reserved.
 Check = Callable[[pb.EncodeResponse, dict[str, Layout]], None]
 
@@ -43,14 +46,13 @@ class Answer:
     def part(self, output: str, index: int) -> NDArray[Any]:
         """Return a view of the numbers at an index.
 
-        Pooled: [N, D] in the type at this index. Other outputs: of the input at this index. Tokens,
-        hidden and attention have the axes of the answer.
+        Of a stack: [N, D] of all inputs, in the type at this index. Of other tensors: those of the
+        input at this index, with the axes of the answer.
 
         Raises:
             BadAnswer: the answer lacks it.
         """
-        if output == "pooled":
-            output, index = pooled_key(index), 0
+        output, index = placed(output, index)
         require(output in self.layouts, f"it lacks {output}, which was asked for")
         layout = self.layouts[output]
         return self.data[output][layout.offsets[index] : layout.offsets[index + 1]].reshape(
@@ -66,16 +68,18 @@ def whole_answer(response: pb.EncodeResponse, inputs: int, check: Check = unchec
     check_items(response, inputs)
     layouts = layouts_of(response)
     check(response, layouts)
-    tensors = {pooled_key(at): tensor for at, tensor in enumerate(response.pooled)}
+    held = data_of(response)
     data = {
-        output: from_bytes(
-            layout.dtype,
-            (tensors.get(output) or getattr(response, output)).data,
-            layout.offsets[-1],
-        )
-        for output, layout in layouts.items()
+        name: from_bytes(layout.dtype, held[name], layout.offsets[-1])
+        for name, layout in layouts.items()
     }
     return Answer(response, layouts, data)
+
+
+def placed(name: str, index: int) -> tuple[str, int]:
+    """Return the layout that holds a tensor's part at an index, and its place there."""
+    output = OUTPUTS.get(name)
+    return (part_name(name, index), 0) if output is not None and output.stacked else (name, index)
 
 
 def check_items(response: pb.EncodeResponse, inputs: int) -> None:
@@ -180,9 +184,7 @@ class Assembly:
         self.header, self.layouts = header, layouts
 
     def _place(self, chunk: pb.Chunk) -> None:
-        output, part = OUTPUTS.get(chunk.output, ""), chunk.item
-        if output == "pooled":
-            output, part = pooled_key(chunk.item), 0
+        output, part = placed(KINDS.get(chunk.output, ""), chunk.item)
         require(
             output in self.layouts, f"a chunk of output {chunk.output}, which was not announced"
         )

@@ -23,9 +23,9 @@ from headlight.errors import (
     Unavailable,
 )
 from headlight.interface.arguments import in_arguments
+from headlight.outputs.contract import malformed
 from headlight.pb import headlight_pb2 as pb
-from headlight.wire.client_codec import malformed
-from headlight.wire.printable import escaped, shortened
+from headlight.printable import escaped, shortened
 
 MessageT = TypeVar("MessageT")
 PUSHBACK_KEY = "grpc-retry-pushback-ms"  # gRPC A6: milliseconds until a retry; negative: no retry

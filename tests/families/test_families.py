@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from headlight import Client
-from headlight.runtime.parity.golden_inputs import OUTPUTS
+from headlight.runtime.parity.golden_inputs import MEASURED
 from headlight_export.folders.model_folder import Refused
 from headlight_export.folders.origin import read_origin
 from headlight_export.parity.reference import Reference
@@ -36,7 +36,7 @@ from tests.system.processes import Service
 transformers.logging.set_verbosity_error()
 
 SEGMENTED = ("bert", "nomic_bert", "jina_bert", "roformer", "roformer-values", "linear", "dynamic")
-EXACT = dict.fromkeys(OUTPUTS, 0.0)
+EXACT = dict.fromkeys(MEASURED, 0.0)
 Served = tuple[str, Service, Theirs]
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from headlight.outputs.vector_forms import as_type
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Floats
-from headlight.runtime.vectors.vector_forms import as_type
 from headlight.spec import STATISTICS
-from headlight.wire.vector_codec import VECTOR_NAMES
+from headlight.wire.client_codec import VECTOR_NAMES
 from tests.attention_reference import Text, statistics
 
 CLS, SEP = 1, 2

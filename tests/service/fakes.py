@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from headlight.description import ModelDescription, Parity
 from headlight.errors import BundleError, DeviceFull, EngineError, InvalidInput, NotFinite
+from headlight.outputs.tokens import row_count
+from headlight.outputs.vector_forms import AvailableForms, unit_length
 from headlight.results import TokenList
 from headlight.runtime import Runtime
-from headlight.runtime.attention.token_units import attention_shape
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.manifest import Architecture, Manifest
 from headlight.runtime.bundle.prompts import Prompts
@@ -27,7 +28,6 @@ from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.runtime_description import describe
 from headlight.runtime.tokenization.input_checks import checked_ids
 from headlight.runtime.values import Role, Tokenized
-from headlight.runtime.vectors.vector_forms import AvailableForms, unit_length
 from headlight_service.config.options import Config
 
 ARCHITECTURE = Architecture(
@@ -85,29 +85,23 @@ def result(item: EncodeItem) -> ItemResult:
     def narrow(numbers: NDArray[np.float32], dtype: str) -> NDArray[Any]:
         return (numbers % 251).astype(dtype)  # which every type holds
 
-    def rows() -> NDArray[Any]:
-        numbers = narrow(fill(item.row_count, DIM), "float32")
-        if wanted.rows.normalize:
-            numbers = unit_length(numbers)
-        return numbers.astype(wanted.rows.dtype)
-
-    choice, states = wanted.attention, wanted.hidden
-    shape = () if choice is None else attention_shape(choice, item.where)
-    return ItemResult(
-        pooled=fill(wanted.vector.width or DIM) if wanted.pooled else None,
-        tokens=rows() if wanted.tokens else None,
-        attention=None if choice is None else narrow(fill(*shape), choice.spec.dtype),
-        hidden=None
-        if states is None
-        else narrow(fill(len(states.layers), n, DIM), states.spec.dtype),
-        indices=narrow(fill(*shape), "uint16")
-        if choice is not None and choice.spec.top_k
-        else None,
-        scales=fill(*shape[:-1]) % 251 / np.float32(251 * 255)
-        if choice is not None and choice.spec.dtype == "uint8"
-        else None,
-        spans=None if item.spans is None else item.spans.sums(fill(n, DIM)),
-    )
+    result = ItemResult()
+    for output, choice in wanted.outputs():
+        if output.stacked:
+            result[output.name] = fill(choice.width or DIM)
+            continue
+        for tensor in output.tensors(choice, item, ARCHITECTURE):
+            numbers = fill(*tensor.shape) % 251
+            scaled = tensor.name == "attention_scales"
+            result[tensor.name] = (
+                numbers / np.float32(251 * 255) if scaled else narrow(numbers, tensor.dtype)
+            )
+    if "tokens" in wanted and wanted["tokens"].normalize:
+        numbers = narrow(fill(row_count(item), DIM), "float32")
+        result["tokens"] = unit_length(numbers).astype(wanted["tokens"].dtype)
+    if "spans" in item.places:
+        result["spans"] = item.places["spans"].sums(fill(n, DIM))
+    return result
 
 
 class FakeEngine:

@@ -16,10 +16,10 @@ import grpc
 import pytest
 
 from headlight import Client
+from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.spec import Priority
-from headlight.wire.vector_codec import PRIORITIES
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 
@@ -37,7 +37,7 @@ def service(request: pytest.FixtureRequest) -> Iterator[Service]:
 
 def message(place: int, count: int, priority: Priority) -> pb.EncodeRequest:
     inputs = [pb.Input(text=TEXT * (1 + (place + at) % 3)) for at in range(count)]
-    return pb.EncodeRequest(inputs=inputs, priority=PRIORITIES[priority])
+    return pb.EncodeRequest(inputs=inputs, priority=numbers_of("Priority")[priority])
 
 
 def share_answered_before(service: Service, priority: Priority) -> float:

@@ -9,20 +9,18 @@ from typing import NamedTuple
 import numpy as np
 
 from headlight.description import Parity
+from headlight.outputs.output import Output
+from headlight.outputs.registry import OUTPUTS
+from headlight.outputs.spans import SpanChoice, SpanRows
+from headlight.outputs.vector_forms import AS_THEY_ARE, unit_length
 from headlight.runtime.encode_items import EncodeItem, Selection, everything
 from headlight.runtime.parity.golden_inputs import (
-    FORMS,
-    OUTPUTS,
     distance,
     distances,
-    form,
-    form_error,
+    form_of,
 )
 from headlight.runtime.runtime import Runtime
-from headlight.runtime.spans.span_choice import SpanChoice
-from headlight.runtime.spans.span_sums import SpanRows
 from headlight.runtime.values import Ids
-from headlight.runtime.vectors.vector_forms import AS_THEY_ARE, unit_length
 from headlight.span_vectors import SpansSpec
 from headlight_export.parity.reference import (
     WHOLE,
@@ -54,7 +52,7 @@ class Case:
     lengths: tuple[int, ...]
     weights: bool = True
     removed_heads: bool = False  # a random head mask, which `attend` alone takes
-    form: str = ""  # of FORMS: attention alone is compared, in this form
+    form: tuple[str, str] | None = None  # an output that alone is compared, and its form
     masks: str = ""  # of masks_to_try: the ignored tokens of each text
 
 
@@ -100,8 +98,9 @@ def cases(config: EncoderConfig) -> Iterator[Case]:
     yield Case("ragged, many", tuple(1 + (i * 7) % min(trained, 48) for i in range(48)))
     yield Case("heads removed", (trained, min(7, longest)), removed_heads=True)
     few = (min(trained, FEW), min(7, longest))
-    for name in FORMS:
-        yield Case(name, few, form=name)
+    for output in OUTPUTS.values():
+        for name in output.forms:
+            yield Case(name, few, form=(output.name, name))
     for name in masks_to_try(config, min(few)):
         yield Case(name, few, masks=name)
     if longest_to_try(config) > longest:
@@ -131,35 +130,35 @@ def _measure(case: Case, runtime: Runtime, reference: Reference) -> dict[str, fl
     head_mask = random_head_mask(config, SEED) if case.removed_heads else None
     texts = _texts(case, config)
     if case.form:
-        return {"attention": _form_error(case.form, texts, runtime, reference)}
-    selections = [] if case.removed_heads else [Selection(tokens=True)]
-    selections += [everything(runtime.bundle.manifest.architecture)] if case.weights else []
+        output, name = case.form
+        return {output: _form_error(OUTPUTS[output], name, texts, runtime, reference)}
+    architecture = runtime.bundle.manifest.architecture
+    selections = [] if case.removed_heads else [everything(architecture, "embed")]
+    selections += [everything(architecture)] if case.weights else []
     batches = [
         runtime.engine.run([_item(text, selection)._replace(head_mask=head_mask) for text in texts])
         for selection in selections
     ]
-    worst = dict.fromkeys(OUTPUTS if case.weights else ("pooled", "tokens"), 0.0)
+    worst = dict[str, float]()
     for i, text in enumerate(texts):
         expected = reference.outputs(
             text.ids, text.segments, head_mask, weights=case.weights, masks=text.masks
         )
         for batch in batches:
-            have = {
-                name: value
-                for name, value in expected.items()
-                if getattr(batch[i], name) is not None
-            }
-            for name, error in distances(batch[i], have).items():
-                worst[name] = max(worst[name], error)
+            for name, error in distances(batch[i], expected).items():
+                worst[name] = max(worst.get(name, 0.0), error)
     return worst
 
 
-def _form_error(name: str, texts: Sequence[_Text], runtime: Runtime, reference: Reference) -> float:
-    """Return the worst distance of attention in a form from values derived from PyTorch's maps."""
-    selection = form(name, runtime.bundle.manifest.architecture)
+def _form_error(
+    output: Output, name: str, texts: Sequence[_Text], runtime: Runtime, reference: Reference
+) -> float:
+    """Return the worst distance of an output in a form from values derived from PyTorch's."""
+    selection = form_of(output, name, runtime.bundle.manifest.architecture)
     results = runtime.engine.run([_item(text, selection) for text in texts])
-    maps = (reference.outputs(text.ids, text.segments)["attention"] for text in texts)
-    return max(form_error(name, result, whole) for result, whole in zip(results, maps, strict=True))
+    answers = (reference.outputs(text.ids, text.segments)[output.name] for text in texts)
+    pairs = zip(results, answers, strict=True)
+    return max(output.form_error(name, result, answer) for result, answer in pairs)
 
 
 def _span_error(case: Case, runtime: Runtime, reference: Reference) -> float:
@@ -169,9 +168,8 @@ def _span_error(case: Case, runtime: Runtime, reference: Reference) -> float:
     n, zero = len(text.ids), np.zeros(1, dtype=np.int64)
     item = _item(text, Selection(pooled=False, spans=WHOLE_SPAN))
     rows = SpanRows(np.arange(n), zero, zero + n, zero, 1)
-    [result] = runtime.engine.run([item._replace(spans=rows)])
-    assert result.spans is not None
-    found = runtime.engine.head((result.spans / n).astype(np.float32))
+    [result] = runtime.engine.run([item.placed(spans=rows)])
+    found = runtime.engine.head((result["spans"] / n).astype(np.float32))
     tokens = reference.outputs(text.ids, text.segments, weights=False)["tokens"]
     expected = reference.head(tokens.mean(axis=0, dtype=np.float64)[None].astype(np.float32))
     if config.normalize:
@@ -203,7 +201,7 @@ def _item(text: _Text, selection: Selection) -> EncodeItem:
 
 def _row(case: Case, output: str, error: float, runtime: Runtime) -> Row:
     provider, precision = runtime.provider, runtime.precision
-    tolerance = runtime.bundle.manifest.tolerance(provider, precision).of(output)
+    tolerance = runtime.bundle.manifest.tolerance(provider, precision).of(OUTPUTS[output].tolerance)
     padding = max(case.lengths) * len(case.lengths) - sum(case.lengths)
     return Row(case.name, case.lengths, padding, output, provider, precision, error, tolerance)
 
@@ -223,8 +221,10 @@ def summary(rows: Sequence[Row]) -> tuple[Parity, ...]:
 
 def table(rows: Sequence[Row], own_error: Mapping[str, float]) -> str:
     """Return the report as text: a line per case, a column per output."""
+    limits = {row.output: row.tolerance for row in rows}
+    names = [name for name in OUTPUTS if name in limits]
     lines = [
-        f"{'batch':<16}{'lengths':<22}{'padding':>8}" + "".join(f"{name:>12}" for name in OUTPUTS)
+        f"{'batch':<16}{'lengths':<22}{'padding':>8}" + "".join(f"{name:>12}" for name in names)
     ]
     grouped: dict[tuple[str, tuple[int, ...]], dict[str, Row]] = {}
     for row in rows:
@@ -232,13 +232,12 @@ def table(rows: Sequence[Row], own_error: Mapping[str, float]) -> str:
     for (case, lengths), outputs in grouped.items():
         shown = _lengths(lengths)
         padding = next(iter(outputs.values())).padding
-        cells = "".join(f"{_cell(outputs.get(name)):>12}" for name in OUTPUTS)
+        cells = "".join(f"{_cell(outputs.get(name)):>12}" for name in names)
         lines.append(f"{case:<16}{shown:<22}{padding:>8}{cells}")
-    limits = {row.output: row.tolerance for row in rows}
-    lines.append(f"{'tolerance':<46}" + "".join(f"{limits[name]:>12.1e}" for name in OUTPUTS))
+    lines.append(f"{'tolerance':<46}" + "".join(f"{limits[name]:>12.1e}" for name in names))
     lines.append(
         f"{'PyTorch fp32 against its float64':<46}"
-        + "".join(f"{own_error[name]:>12.1e}" for name in OUTPUTS)
+        + "".join(f"{own_error[OUTPUTS[name].tolerance]:>12.1e}" for name in names)
     )
     return "\n".join(lines)
 

@@ -13,7 +13,7 @@ from headlight.description import Quality as QualityEntry
 from headlight.errors import EngineError
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
 from headlight.runtime.engine.batches import plan
-from headlight.runtime.parity.golden_inputs import OUTPUTS, distance
+from headlight.runtime.parity.golden_inputs import MEASURED, distance
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Floats
 from headlight_export.precision.sample_texts import Passages
@@ -87,19 +87,19 @@ def broken(name: str, what: str) -> BrokenVariantError:
 
 
 def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
-    worst = dict.fromkeys(OUTPUTS, 0.0)
+    worst = dict.fromkeys(MEASURED, 0.0)
     wanted = Selection(tokens=True)
     rows: dict[Runtime, dict[int, Floats]] = {exact: {}, variant: {}}
     for batch in plan([len(item.ids) for item in texts.items], squared=False):
         expected, got = (_run(runtime, texts, batch, wanted) for runtime in (exact, variant))
-        _widen(worst, expected, got, ("pooled", "tokens"))
+        _widen(worst, expected, got)
         for runtime, results in ((exact, expected), (variant, got)):
             rows[runtime] |= {i: _pooled(result) for i, result in zip(batch, results, strict=True)}
     means = []
     for i in _spread(len(texts.items), WITH_ATTENTION):
         every = everything(exact.bundle.manifest.architecture)
         expected, got = _run(exact, texts, [i], every), _run(variant, texts, [i], every)
-        _widen(worst, expected, got, OUTPUTS)
+        _widen(worst, expected, got)
         means.append(_attention_error(expected[0], got[0]))
     pooled = {
         runtime: np.stack([rows[runtime][i] for i in range(len(texts.items))]) for runtime in rows
@@ -167,21 +167,16 @@ def _run(
 
 
 def _widen(
-    worst: dict[str, float],
-    expected: Sequence[ItemResult],
-    got: Sequence[ItemResult],
-    outputs: Sequence[str],
+    worst: dict[str, float], expected: Sequence[ItemResult], got: Sequence[ItemResult]
 ) -> None:
     """Raise the worst distance of each output to those of these results."""
     for a, b in zip(expected, got, strict=True):
-        for name in outputs:
-            worst[name] = max(worst[name], distance(name, getattr(b, name), getattr(a, name)))
+        for name in worst.keys() & a.keys():
+            worst[name] = max(worst[name], distance(name, b[name], a[name]))
 
 
 def _attention_error(expected: ItemResult, got: ItemResult) -> float:
-    assert expected.attention is not None
-    assert got.attention is not None
-    return float(np.abs(got.attention - expected.attention).mean())
+    return float(np.abs(got["attention"] - expected["attention"]).mean())
 
 
 def _common_share(before: NDArray[np.int64], after: NDArray[np.int64]) -> float:
@@ -191,8 +186,7 @@ def _common_share(before: NDArray[np.int64], after: NDArray[np.int64]) -> float:
 
 
 def _pooled(result: ItemResult) -> Floats:
-    assert result.pooled is not None
-    return result.pooled
+    return result["pooled"]
 
 
 def _spread(count: int, few: int) -> list[int]:

@@ -12,7 +12,7 @@ import onnx
 
 from headlight.runtime.bundle.manifest import Graph, Manifest, TextSet, Tolerance
 from headlight.runtime.engine.batches import BATCH_TOKENS
-from headlight.runtime.parity.golden_inputs import OUTPUTS
+from headlight.runtime.parity.golden_inputs import MEASURED
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Floats
 from headlight_export.precision.graph_files import CPU, OPENVINO, write_precision
@@ -77,8 +77,9 @@ class VariantGraphs:
     def save(self, save: Save) -> Manifest:
         """Save the manifest with these graphs and provisional tolerances."""
         # These come before those of any provider, and are found first.
+        limits = dict.fromkeys(MEASURED, PROVISIONAL)
         provisional = (
-            Tolerance(provider=provider, precision=precision, **dict.fromkeys(OUTPUTS, PROVISIONAL))
+            Tolerance(provider=provider, precision=precision, **limits)
             for provider, precision in self._variants
         )
         added = (graph for written in self._graphs.values() for graph in written)

@@ -15,7 +15,7 @@ import numpy as np
 from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle.manifest import Manifest, Tolerance
 from headlight.runtime.engine.batches import BATCH_TOKENS
-from headlight.runtime.parity.golden_inputs import OUTPUTS, distance, load_golden
+from headlight.runtime.parity.golden_inputs import MEASURED, distance, load_golden
 from headlight.runtime.runtime import Runtime
 from headlight_export.parity.parity_report import Row, measure
 from headlight_export.parity.reference import Reference
@@ -166,7 +166,7 @@ def _judge(
     errors += quality.max_error.items()
     if precision == "fp16":
         errors += _on_a_device(reference, sample).items()
-    worst = {output: max(error for name, error in errors if name == output) for output in OUTPUTS}
+    worst = {output: max(error for name, error in errors if name == output) for output in MEASURED}
     if not all(np.isfinite(list(worst.values()))):
         raise broken(name, "leaves the range of its numbers")
     least = exact.bundle.manifest.tolerance(exact.provider, exact.precision)
@@ -176,7 +176,7 @@ def _judge(
                 raise broken(
                     name, f"is off by {error:.2g} in {output}, tolerance {least.of(output):.2g}"
                 )
-        return quality, rows, {output: least.of(output) for output in OUTPUTS}
+        return quality, rows, {output: least.of(output) for output in MEASURED}
     return (
         quality,
         rows,
@@ -190,7 +190,7 @@ def _on_a_device(reference: Reference, sample: Passages) -> dict[str, float]:
     See `headlight_export.precision.half_rounding`.
     """
     rounded = Reference(in_half(reference.encoder))
-    worst = dict.fromkeys(OUTPUTS, 0.0)
+    worst = dict.fromkeys(MEASURED, 0.0)
     for text in sample.items[:: max(1, len(sample.items) // 16)]:
         exact = reference.outputs(text.ids, text.segments)
         for name, value in rounded.outputs(text.ids, text.segments).items():

@@ -1,6 +1,6 @@
 """Selectors for the attention maps in a traced graph.
 
-`headlight.runtime.attention.graph_selectors` describes them. They are added by hand, not traced:
+`headlight.outputs.maps.graph_selectors` describes them. They are added by hand, not traced:
 their extents may be 0, which tracing takes for constants.
 """
 

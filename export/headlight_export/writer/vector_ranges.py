@@ -55,7 +55,7 @@ def write_ranges(
         results = runtime.encode_items(
             texts, pooled=PooledSpec(dimensions=width), truncation="cut_end"
         )
-        vectors = np.stack([result.pooled for result in results if result.pooled is not None])
+        vectors = np.stack([result["pooled"] for result in results])
         arrays[f"int8_{width}"] = np.stack((vectors.min(axis=0), vectors.max(axis=0))).astype(
             np.float32
         )

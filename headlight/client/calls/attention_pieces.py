@@ -11,13 +11,14 @@ from headlight.description import ModelDescription
 from headlight.interface.arguments import Input, Reading
 from headlight.interface.attention_grid import layer_pieces
 from headlight.interface.checked_specs import check_pieces
+from headlight.outputs.answer_numbers import check_numbers, kind_of_attention
+from headlight.outputs.contract import require
+from headlight.outputs.maps.wire_form import attention_output
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import AttentionPiece
 from headlight.spec import AttentionSpec
 from headlight.wire.answer_checks import Expected
-from headlight.wire.answer_numbers import check_numbers
-from headlight.wire.attention_codec import attention_output
-from headlight.wire.client_codec import encode_request, native, require, to_input
+from headlight.wire.client_codec import encode_request, native, to_input
 from headlight.wire.reassembly import Answer, Assembly
 from headlight.wire.status_errors import error_of_status
 
@@ -45,6 +46,7 @@ class Pieces:
         encode = encode_request(name, [to_input(text, "text")], outputs, reading)
         self.request = pb.EncodeStreamRequest(id=REQUEST_ID, encode=encode)
         self._name, self._text, self._reading = name, text, reading
+        self._kind = kind_of_attention(spec)
         self.begun, self.unanswered, self.over = False, True, False
 
     def expect(self, model: ModelDescription) -> None:
@@ -93,6 +95,6 @@ class Pieces:
         layout = self._assembly.layouts["attention"]
         heads, rows = range(chunk.head_begin, chunk.head_end), range(chunk.row_begin, chunk.row_end)
         values = native(np.frombuffer(chunk.data, layout.dtype)).reshape(len(heads), len(rows), -1)
-        kind, precision = self._expected.kind("attention"), self._assembly.header.model.precision
-        check_numbers("attention", values, kind, precision)
+        precision = self._assembly.header.model.precision
+        check_numbers("attention", values, self._kind, precision)
         return AttentionPiece(layout.layers[chunk.layer], heads, rows, values)

@@ -23,10 +23,11 @@ from headlight.description import ModelDescription
 from headlight.errors import InvalidInput
 from headlight.interface.arguments import Input, Reading
 from headlight.interface.comparison_arguments import checked_request, of_side
+from headlight.outputs.contract import require
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
 from headlight.spec import NUMBER_BYTES
-from headlight.wire.client_codec import require, set_common, to_input
+from headlight.wire.client_codec import set_common, to_input
 from headlight.wire.comparison.comparison_answer import ExpectedComparison
 from headlight.wire.comparison.comparison_codec import evidence_requests, matrix_request
 

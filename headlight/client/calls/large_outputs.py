@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,18 +15,20 @@ from headlight.client.calls.stream_calls import ResultT, Streamed
 from headlight.description import ModelDescription
 from headlight.interface.arguments import Input, Reading, text_of
 from headlight.interface.checked_specs import checked_spans
+from headlight.outputs.contract import require
+from headlight.outputs.hidden import hidden_output
+from headlight.outputs.maps.wire_form import attention_output
+from headlight.outputs.spans import given_spans, spans_output
+from headlight.outputs.tokens import tokens_output
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Attention, AttentionMaps, Hidden, TokenList, TokenVectors, Units
 from headlight.span_vectors import SpansSpec, SpanVectors
 from headlight.spec import AttentionSpec, HiddenSpec, Indices, IndicesLike, Span, TokensSpec
-from headlight.wire.attention_codec import attention_output, hidden_output
 from headlight.wire.client_codec import (
     from_model_ref,
     from_token_info,
-    require,
 )
 from headlight.wire.reassembly import Answer
-from headlight.wire.vector_codec import given_spans, spans_output, tokens_output
 
 FLOAT_BYTES = 4  # at most, of a number or an index
 PLACE_BYTES = 40  # of the place of a token or a span
@@ -209,10 +210,7 @@ def maps_of(answer: Answer, index: int) -> AttentionMaps:
 
 def _units(units: pb.Units | None, count: int) -> Units:
     """Return the units of an axis as the wire describes them."""
-    if units is None:
-        return Units(tuple((token,) for token in range(count)))
-    bounds = itertools.pairwise((*(units.starts or range(len(units.tokens))), len(units.tokens)))
-    return Units(tuple(tuple(units.tokens[begin:end]) for begin, end in bounds))
+    return Units.of(range(count)) if units is None else Units.of(units.tokens, units.starts)
 
 
 def hidden(

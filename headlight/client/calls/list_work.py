@@ -13,9 +13,9 @@ from headlight.description import ModelDescription
 from headlight.errors import InvalidInput, MixedWeights
 from headlight.interface.arguments import Input, Prompting
 from headlight.pb import headlight_pb2 as pb
+from headlight.printable import escaped
 from headlight.results import ModelRef
 from headlight.wire.client_codec import from_model_ref, to_head_mask, to_input
-from headlight.wire.printable import escaped
 
 # A client with gRPC's default options receives no larger message. The margin is for everything in a
 # message that is not data.

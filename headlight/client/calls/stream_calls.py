@@ -27,9 +27,10 @@ from headlight.client.calls.list_work import INPUT_BYTES, ITEM_BYTES, Cost, List
 from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, Overloaded
 from headlight.interface.arguments import Input, Reading
+from headlight.outputs.contract import malformed, require
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.answer_checks import Expected
-from headlight.wire.client_codec import encode_request, malformed, require
+from headlight.wire.client_codec import encode_request
 from headlight.wire.reassembly import Answer, Assembly, Check, whole_answer
 from headlight.wire.status_errors import error_of_status
 

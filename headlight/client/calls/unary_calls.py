@@ -22,6 +22,12 @@ from headlight.client.calls.list_work import ITEM_BYTES, TOKEN_BYTES, ListWork, 
 from headlight.description import ModelDescription
 from headlight.interface.arguments import Input, Prompting, Reading, checked_target
 from headlight.interface.checked_specs import checked_choice
+from headlight.outputs.answer_numbers import check_numbers
+from headlight.outputs.answer_places import check_tokens
+from headlight.outputs.contract import malformed, numbers_of, require, selector_of
+from headlight.outputs.maps.wire_form import attention_output
+from headlight.outputs.output import TYPES
+from headlight.outputs.pooled import pooled_output
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Embeddings, Occlusion, TokenList
 from headlight.spec import (
@@ -34,22 +40,16 @@ from headlight.spec import (
     tokens_like,
 )
 from headlight.wire.answer_checks import Expected, check_model, check_name, check_token_list
-from headlight.wire.answer_layouts import check_tokens
-from headlight.wire.answer_numbers import check_numbers
-from headlight.wire.attention_codec import attention_output, selector_of
 from headlight.wire.client_codec import (
     DTYPES,
     encode_request,
     from_bytes,
     from_model_ref,
     from_token_info,
-    malformed,
-    require,
     set_reading,
     to_input,
 )
 from headlight.wire.reassembly import check_items, whole_answer
-from headlight.wire.vector_codec import VECTOR_TYPES, pooled_output
 
 
 class Pooled(ListWork[pb.EncodeRequest]):
@@ -82,7 +82,7 @@ class Pooled(ListWork[pb.EncodeRequest]):
         )
         self._expected = Expected(model, name, base.outputs, reading)
         self._vectors: dict[VectorType, NDArray[Any]] = {
-            dtype: np.empty((len(inputs), extent), DTYPES[VECTOR_TYPES[dtype]])
+            dtype: np.empty((len(inputs), extent), TYPES[dtype])
             for dtype, (extent, _) in sizes.items()
         }
         self._counts = np.zeros((3, len(inputs)), np.int64)
@@ -90,7 +90,7 @@ class Pooled(ListWork[pb.EncodeRequest]):
     def receive(self, part: range, response: pb.EncodeResponse) -> None:
         """Take the answer to one request. Raises BadAnswer if it breaks the contract."""
         told = [tensor.dtype for tensor in response.pooled]
-        if told != [VECTOR_TYPES[dtype] for dtype in self._vectors]:
+        if told != [numbers_of("DataType")[dtype] for dtype in self._vectors]:
             raise malformed(
                 f"vectors of the types {told[:8]}, and {', '.join(self._vectors)} were asked for"
             )

@@ -13,6 +13,7 @@ from headlight.description import Parity, Quality
 from headlight.errors import BundleError
 from headlight.runtime.bundle.manifest_fields import MANIFEST, Fields
 from headlight.runtime.bundle.prompts import LONGEST_PROMPT
+from headlight.spec import POOLING_MODES
 
 # Earlier formats. 1: the graph `attend` gave only whole maps of attention. 2: graphs normalised
 # pooled vectors, and there were no prompts. 3: no task, labels or outputs.
@@ -36,8 +37,6 @@ LARGEST_LIMIT = 1 << 22  # characters that the longest model needs
 MOST_PROMPTS = 1 << 10
 MOST_PROMPT_CHARACTERS = 1 << 18  # of all prompts together: GetModel returns them in one message
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
-# Modes that the runtime knows. `headlight_model.layers.pooling.POOLING` computes them.
-POOLING_MODES = ("mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

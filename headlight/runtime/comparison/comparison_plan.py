@@ -10,12 +10,12 @@ import numpy as np
 
 from headlight.comparison import CompareSpec, EvidenceSpec
 from headlight.errors import InvalidInput
-from headlight.runtime.attention.resolved_spec import ATTENTION, is_one_token
-from headlight.runtime.attention.token_units import pooled_token
+from headlight.outputs.maps.resolved_spec import ATTENTION, is_one_token
+from headlight.outputs.maps.token_units import pooled_token
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.comparison.evidence_units import EvidenceUnits, compared_tokens, units_of
 from headlight.runtime.comparison.late_interaction import BLOCK
-from headlight.runtime.encode_items import EncodeItem, Selection
+from headlight.runtime.encode_items import NOWHERE, EncodeItem, Selection
 from headlight.runtime.values import Ids, Tokenized
 from headlight.spec import NUMBER_BYTES, AttentionSpec, TokensSpec
 
@@ -111,7 +111,7 @@ class ComparisonPlan:
         if not self.spec.token_vectors:
             return list(items)
         rows = [self.query, *(each.compared for each in self.passages)]
-        return [item._replace(rows=own) for item, own in zip(items, rows, strict=True)]
+        return [item.placed(tokens=own) for item, own in zip(items, rows, strict=True)]
 
     def hidden_items(
         self, items: Sequence[EncodeItem], vectors: Selection
@@ -124,7 +124,7 @@ class ComparisonPlan:
 
 def hidden_item(item: EncodeItem, unit: OccludedUnit, vectors: Selection) -> EncodeItem:
     """Return an item with hidden tokens, of pooled vectors alone."""
-    return item._replace(selection=vectors, places=None, rows=None, occluded=unit.tokens)
+    return item._replace(selection=vectors, places=NOWHERE, occluded=unit.tokens)
 
 
 def returned(spec: EvidenceSpec, units: EvidenceUnits) -> int:
@@ -137,7 +137,7 @@ def comparison_outputs(spec: CompareSpec) -> dict[str, Any]:
     attention = next((each for each in spec.evidence if each.method == "attention"), None)
     return {
         "pooled": True,
-        "tokens": UNIT_ROWS if spec.token_vectors else False,
+        "tokens": UNIT_ROWS if spec.token_vectors else None,
         "attention": None
         if attention is None
         else AttentionSpec(

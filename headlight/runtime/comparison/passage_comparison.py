@@ -9,6 +9,7 @@ import numpy as np
 
 from headlight.comparison import CompareSpec, Evidence, PassageComparison
 from headlight.interface.similarity import similarity
+from headlight.outputs.vector_forms import halve
 from headlight.results import TokenList
 from headlight.runtime.comparison.comparison_plan import ComparisonPlan
 from headlight.runtime.comparison.evidence_units import EvidenceUnits, largest
@@ -22,7 +23,6 @@ from headlight.runtime.comparison.late_interaction import (
 )
 from headlight.runtime.encode_items import ItemResult
 from headlight.runtime.values import Array, Floats, Ids
-from headlight.runtime.vectors.vector_forms import halve
 from headlight.spec import Span
 
 
@@ -69,10 +69,9 @@ class ComparisonNumbers:
     def take_whole(self, results: Sequence[ItemResult]) -> None:
         """Take the results of query and passages."""
         query, *passages = results
-        assert query.pooled is not None
-        self._query = query.pooled
-        vectors = np.stack([each.pooled for each in passages if each.pooled is not None])
-        scores = similarity(self._plan.measure, query.pooled, vectors)[0].tolist()
+        self._query = query["pooled"]
+        vectors = np.stack([each["pooled"] for each in passages])
+        scores = similarity(self._plan.measure, self._query, vectors)[0].tolist()
         self._passages = [
             self._numbers(place, score, query, passage)
             for place, (score, passage) in enumerate(zip(scores, passages, strict=True))

@@ -1,4 +1,4 @@
-"""Batches of similar lengths: planning, padding, rounding to few sizes, and cutting outputs apart.
+"""Batches of similar lengths: planning, padding and rounding to few sizes.
 
 Some providers compile a graph for every shape; with few shapes, all are soon compiled.
 """
@@ -10,10 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headlight.runtime.attention.graph_selectors import BatchAttention
-from headlight.runtime.encode_items import EncodeItem, ItemResult
-from headlight.runtime.values import Arrays, Floats, Ids, Marks
-from headlight.runtime.vectors.vector_forms import shape_rows
+from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
+from headlight.runtime.values import Arrays, Ids, Marks
 
 BATCH_TOKENS = 512  # padded tokens in one batch of one thread; `make tune` finds the best value
 BATCH_SQUARES = 1 << 20  # batch x length^2 in one batch, if attention is requested
@@ -83,6 +81,11 @@ def all_finite(outputs: Arrays) -> bool:
     return pooled and ("tokens" not in outputs or bool(np.isfinite(outputs["tokens"]).all()))
 
 
+def reads_tokens(selection: Selection) -> bool:
+    """Return whether an output is computed from token vectors."""
+    return any("tokens" in output.reads for output, _ in selection.outputs())
+
+
 def finite_rows(items: Sequence[EncodeItem], outputs: Arrays) -> Marks:
     """Return the items whose vectors are finite: bool [B].
 
@@ -92,62 +95,19 @@ def finite_rows(items: Sequence[EncodeItem], outputs: Arrays) -> Marks:
     if "tokens" in outputs:
         finite = np.isfinite(outputs["tokens"]).all(axis=2)
         padding = np.arange(finite.shape[1]) >= np.array([len(item.ids) for item in items])[:, None]
-        unwanted = np.array([not item.selection.tokens and item.spans is None for item in items])
+        unwanted = np.array([not reads_tokens(item.selection) for item in items])
         good = good & ((finite | padding).all(axis=1) | unwanted)
     return good
 
 
-def has_zero_vector(item: EncodeItem, result: ItemResult, normalize: bool) -> bool:
-    """Return whether a vector that should have unit length has only zeros.
+def is_usable(item: EncodeItem, result: ItemResult, unit: bool) -> bool:
+    """Return whether no vector that should have unit length has only zeros.
 
     Args:
         item: the item.
         result: its outputs. Spans are sums yet; `headlight.runtime.spans.span_items.merge` checks
             their vectors.
-        normalize: whether pooled vectors have unit length unless an item requests otherwise.
+        unit: whether pooled vectors have unit length unless an item requests otherwise.
     """
-    pooled, tokens, selection = result.pooled, result.tokens, item.selection
-    unit = normalize if selection.vector.unit is None else selection.vector.unit
-    if unit and pooled is not None and not pooled.any():
-        return True
-    return selection.rows.normalize and tokens is not None and not tokens.any(axis=-1).all()
-
-
-def cut_out(
-    outputs: Arrays,
-    row: int,
-    item: EncodeItem,
-    pooled: Floats | None,
-    batch_attention: BatchAttention | None,
-) -> ItemResult:
-    """Return one item's part of a batch's outputs, without padding.
-
-    It is a copy, so the batch's memory can be freed.
-
-    Args:
-        outputs: outputs of the graph.
-        row: the item's index in the batch.
-        item: the item, with its requested outputs.
-        pooled: its vector, in the requested form.
-        batch_attention: the batch's attention, if attention or hidden states are requested.
-    """
-    n, selection = len(item.ids), item.selection
-    rows = slice(n) if item.rows is None else item.rows
-    attention = indices = scales = hidden = None
-    if batch_attention is not None and selection.attention is not None:
-        attention, indices, scales = batch_attention.reduced(row, outputs)
-    if (states := selection.hidden) is not None:
-        tokens = slice(n) if item.states is None else item.states
-        parts = [outputs[f"hidden_{layer}"][row, tokens] for layer in states.layers]
-        hidden = np.stack(parts, dtype=states.spec.dtype, casting="same_kind")
-    return ItemResult(
-        pooled=pooled,
-        tokens=shape_rows(outputs["tokens"][row, rows], selection.rows)
-        if selection.tokens
-        else None,
-        attention=attention,
-        hidden=hidden,
-        indices=indices,
-        scales=scales,
-        spans=None if item.spans is None else item.spans.sums(outputs["tokens"][row]),
-    )
+    chosen = item.selection.outputs()
+    return all(output.usable(choice, result, unit) for output, choice in chosen)

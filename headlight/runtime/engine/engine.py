@@ -14,16 +14,17 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from headlight.errors import HeadlightError, HostFull, NotFinite
-from headlight.runtime.attention.graph_selectors import BatchAttention
+from headlight.outputs.output import Work
+from headlight.outputs.registry import OUTPUTS
+from headlight.outputs.vector_forms import ZEROS
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
 from headlight.runtime.engine.batches import (
     BATCH_TOKENS,
     Rounding,
     all_finite,
-    cut_out,
     finite_rows,
-    has_zero_vector,
+    is_usable,
     pad,
     plan,
 )
@@ -34,7 +35,6 @@ from headlight.runtime.providers.provider_choice import ANY_GPU, least_rounding,
 from headlight.runtime.providers.session import Session
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.values import Arrays, Role
-from headlight.runtime.vectors.vector_forms import ZEROS, shape_pooled
 
 
 class Engine:
@@ -201,18 +201,17 @@ class Engine:
         return [results[row] for row in range(len(items))]
 
     def _run(self, items: Sequence[EncodeItem], *, wide: bool) -> list[ItemResult]:
-        role, names, buffers = self.graph(items[0].role, wide=wide), output_names(items), {}
-        feeds, batch_attention = self._feeds(role, items)
-        if batch_attention is not None:
-            names += batch_attention.outputs
-            buffers = batch_attention.buffers()
+        role, buffers = self.graph(items[0].role, wide=wide), Arrays()
+        feeds, works = self._feeds(role, items)
+        for work in works:
+            buffers |= work.buffers()
         if self.faults.gpu:
             self.faults.check_feeds(feeds)
-        with self._sessions[role].run(names, feeds, buffers, wide=wide) as outputs:
-            return self._results(items, outputs, batch_attention)
+        with self._sessions[role].run(output_names(works), feeds, buffers, wide=wide) as outputs:
+            return self._results(items, outputs, works)
 
     def _results(
-        self, items: Sequence[EncodeItem], outputs: Arrays, batch_attention: BatchAttention | None
+        self, items: Sequence[EncodeItem], outputs: Arrays, works: Sequence[Work]
     ) -> list[ItemResult]:
         """Return each item's requested outputs from those of the batch.
 
@@ -224,18 +223,15 @@ class Engine:
         if not finite:
             good = finite_rows(items, outputs)  # all, if only padding is not finite
             whole = np.where(good[:, None], whole, np.float32(0))
-        vectors = [item.selection.vector if item.selection.pooled else None for item in items]
-        pooled = shape_pooled(whole, vectors, self._normalize)
+            outputs = {**outputs, "pooled": whole}
         results: list[ItemResult | None] = [None] * len(items)
         for row, item in enumerate(items):
             if not good[row]:
                 continue
-            result = (
-                ItemResult(pooled[row])  # only pooled vectors, the usual case
-                if len(outputs) == 1
-                else cut_out(outputs, row, item, pooled[row], batch_attention)
-            )
-            if not has_zero_vector(item, result, self._normalize):
+            result = ItemResult()
+            for work in works:
+                result.update(work.cut(row, outputs))
+            if is_usable(item, result, self._normalize):
                 results[row] = result
         usable = [result for result in results if result is not None]
         if finite and len(usable) == len(items):
@@ -259,7 +255,7 @@ class Engine:
         """
         # The runs are sequential, and the workers alternate.
         ways = [False] * self._workers.streams + [True] * bool(self.wide_roles)
-        wanted = self.selections(Selection(tokens=True))
+        wanted = self.selections(everything(self.architecture, "embed"))
         for length, selection, wide in itertools.product(lengths, wanted, ways):
             ids = np.zeros(min(length, self.rounding.most), dtype=np.int64)
             self.run([EncodeItem(ids, selection)], wide=wide)
@@ -276,10 +272,8 @@ class Engine:
             if role == "embed" or self.faults.gpu:
                 session.shrink(self._feeds(role, [item])[0])
 
-    def _feeds(
-        self, role: Role, items: Sequence[EncodeItem]
-    ) -> tuple[Arrays, BatchAttention | None]:
-        """Return the inputs of a graph, and the requested attention.
+    def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> tuple[Arrays, list[Work]]:
+        """Return the inputs of a graph, and the work of each requested output.
 
         Inputs that no item sets get defaults that have no effect.
         """
@@ -298,25 +292,24 @@ class Engine:
                 for item in items
             ]
             feeds["segments"], _ = pad(segments, self.rounding)
-        if role == "embed":
-            return feeds, None
-        layers, heads = self.architecture.layers, self.architecture.heads
-        feeds["head_mask"] = np.ones((len(items), layers, heads), dtype=np.float32)
-        for row, item in enumerate(items):
-            if item.head_mask is not None:
-                feeds["head_mask"][row] = item.head_mask
-        batch_attention = BatchAttention(items, layers, heads, ids.shape[1])
-        return feeds | batch_attention.feeds(), batch_attention
+        if role == "attend":
+            shape = (len(items), self.architecture.layers, self.architecture.heads)
+            feeds["head_mask"] = np.ones(shape, dtype=np.float32)
+            for row, item in enumerate(items):
+                if item.head_mask is not None:
+                    feeds["head_mask"][row] = item.head_mask
+        wanted = set().union(*[item.selection for item in items])
+        works = [
+            output.begin(items, self.architecture, ids.shape[1], self._normalize)
+            for name, output in OUTPUTS.items()
+            if name in wanted or (output.selects and output.role == role)
+        ]
+        for work in works:
+            feeds |= work.feeds()
+        return feeds, works
 
 
-def output_names(items: Sequence[EncodeItem]) -> list[str]:
-    """Return the graph outputs, other than attention, that a batch needs.
-
-    They are the union of its items' selections.
-    """
-    selections = [item.selection for item in items]
+def output_names(works: Sequence[Work]) -> list[str]:
+    """Return the graph outputs that a batch needs, each once."""
     # "pooled" is always fetched: it is small, and the cheapest check that all numbers are finite.
-    by_token = any(one.tokens or one.spans is not None for one in selections)
-    names = ["pooled", "tokens"] if by_token else ["pooled"]
-    states = {layer for one in selections if one.hidden is not None for layer in one.hidden.layers}
-    return names + [f"hidden_{layer}" for layer in sorted(states)] if states else names
+    return list(dict.fromkeys(["pooled", *[name for work in works for name in work.names]]))

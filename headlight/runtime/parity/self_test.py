@@ -9,18 +9,16 @@ import numpy as np
 
 from headlight.errors import BundleError, EngineError
 from headlight.extras import versions_text
+from headlight.outputs.output import Output
+from headlight.outputs.registry import OUTPUTS
 from headlight.runtime.bundle.bundle import Bundle
-from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
+from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
 from headlight.runtime.engine.engine import Engine
 from headlight.runtime.parity.golden_inputs import (
-    FORMS,
-    OUTPUTS,
-    VECTORS,
     Golden,
     distance,
     distances,
-    form,
-    form_error,
+    form_of,
     load_golden,
     load_head,
     short_inputs,
@@ -86,7 +84,7 @@ class SelfTest:
         tolerance = self._manifest.tolerance(self._provider, self._precision)
         with self._engine.faults.probing():
             for found in self.errors(golden):
-                limit = tolerance.of(found.output)
+                limit = tolerance.of(OUTPUTS[found.output].tolerance)
                 if not found.error <= limit:
                     what = f"golden {found.output} {found.about}".rstrip()
                     far = f"is off by {found.error:.3g} on {self._provider}/{self._precision}"
@@ -104,34 +102,33 @@ class SelfTest:
         Raises:
             BundleError: a graph cannot run them, or its numbers are not finite.
         """
-        for selection in self._engine.selections(Selection(tokens=True)):
-            outputs = OUTPUTS if selection.role == "attend" else VECTORS
+        for selection in self._engine.selections(everything(self._engine.architecture, "embed")):
             items = [one.item(selection) for one in golden]
             ways = (False, True) if self._engine.has_other_session(selection.role) else (False,)
             for wide in ways:
                 results = self._run(selection.role, items, wide=wide)
                 file = self._file(self._engine.graph(selection.role, wide=wide))
                 for one, result in zip(golden, results, strict=True):
-                    answers = {name: one.answers[name] for name in outputs if name in one.answers}
-                    for name, error in distances(result, answers).items():
+                    for name, error in distances(result, one.answers).items():
                         yield GoldenError(file, name, error, one.about)
-        if "attend" in self._engine.roles:
-            yield from self._form_errors(golden)
+        for output in OUTPUTS.values():
+            if output.role in self._engine.roles:
+                yield from self._form_errors(output, golden)
 
-    def _form_errors(self, golden: Sequence[Golden]) -> Iterator[GoldenError]:
-        """Yield the error of each form of attention, on a short and a longer input in turn.
+    def _form_errors(self, output: Output, golden: Sequence[Golden]) -> Iterator[GoldenError]:
+        """Yield the error of each form of an output, on a short and a longer input in turn.
 
         They make one padded batch of few tokens.
         """
-        plain = (one for one in golden if "attention" in one.answers and not one.about)
+        plain = (one for one in golden if output.name in one.answers and not one.about)
         whole = sorted(plain, key=lambda one: len(one.ids))
         few = whole[1:3] or whole[:1]
-        chosen = [(name, few[at % len(few)]) for at, name in enumerate(FORMS)] if few else []
-        items = [one.item(form(name, self._engine.architecture)) for name, one in chosen]
-        results = self._run("attend", items) if items else []
+        chosen = [(name, few[at % len(few)]) for at, name in enumerate(output.forms) if few]
+        items = [one.item(form_of(output, name, self._engine.architecture)) for name, one in chosen]
+        results = self._run(output.role, items) if items else []
         for (name, one), result in zip(chosen, results, strict=True):
-            error = form_error(name, result, one.answers["attention"])
-            yield GoldenError(self._file("attend"), "attention", error, f"as {name}")
+            error = output.form_error(name, result, one.answers[output.name])
+            yield GoldenError(self._file(output.role), output.name, error, f"as {name}")
 
     def _run(
         self,

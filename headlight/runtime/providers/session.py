@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headlight.errors import BundleError
-from headlight.runtime.attention.graph_selectors import OUTPUTS_OF
+from headlight.outputs.registry import OUTPUTS
 from headlight.runtime.bundle.manifest import Architecture, Graph, Manifest
 from headlight.runtime.values import Arrays
 
@@ -91,16 +91,10 @@ def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
 
 def _shapes(role: str, architecture: Architecture) -> dict[str, tuple[int, ...]]:
     """Return the outputs that a graph must have, with their shapes; 0 for sizes that vary."""
-    layers, heads, dim = architecture.layers, architecture.heads, architecture.dim
     if role == "head":
         return {"pooled": (0, architecture.pooled_dim)}
-    shapes: dict[str, tuple[int, ...]] = {
-        "pooled": (0, architecture.pooled_dim),
-        "tokens": (0, 0, dim),
-    }
-    if role == "attend":
-        selected = [name for names in OUTPUTS_OF.values() for name in names]
-        shapes |= {name.format(layer): (0, 0, 0, 0) for layer in range(layers) for name in selected}
-        shapes |= {f"rows_{layer}": (0, heads, 0, 0) for layer in range(layers)}
-        shapes |= {f"hidden_{layer}": (0, 0, dim) for layer in range(layers + 1)}
+    shapes = dict[str, tuple[int, ...]]()
+    for output in OUTPUTS.values():
+        if output.role in ("embed", role):
+            shapes |= output.graph_shapes(architecture)
     return shapes

@@ -10,13 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from headlight.errors import InvalidInput, NotFinite
+from headlight.outputs.spans import SpanChoice, SpanRows, SpanTokens
+from headlight.outputs.vector_forms import ZEROS, halve, unit_length
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
-from headlight.runtime.spans.span_choice import SpanChoice
-from headlight.runtime.spans.span_sums import SpanRows
-from headlight.runtime.spans.span_tokens import SpanTokens, place_spans
+from headlight.runtime.spans.span_tokens import place_spans
 from headlight.runtime.tokenization.input_checks import too_many_tokens
 from headlight.runtime.values import Floats, Ids, Tokenized
-from headlight.runtime.vectors.vector_forms import ZEROS, halve, unit_length
 
 OVERLAP = 4  # a window shares at least one in so many of its tokens with the next
 
@@ -31,20 +30,16 @@ class SpanItems(NamedTuple):
     Attributes:
         spans: the tokens of each span.
         items: one, or one for each window.
-        window_starts: the first token of the text in each window; empty: the input is whole.
     """
 
     spans: SpanTokens
     items: tuple[EncodeItem, ...]
-    window_starts: tuple[int, ...] = ()
 
     def means(self, results: Sequence[ItemResult]) -> Floats:
         """Return the mean of each span's tokens, float32 [s, dim], from results with sums."""
-        parts = [result.spans for result in results if result.spans is not None]
-        sums = np.zeros((len(self.spans.begins), parts[0].shape[1]))
-        for item, part in zip(self.items, parts, strict=True):
-            assert item.spans is not None
-            sums[item.spans.places] += part
+        sums = np.zeros((len(self.spans.begins), results[0]["spans"].shape[1]))
+        for item, result in zip(self.items, results, strict=True):
+            sums[item.places["spans"].places] += result["spans"]
         counts = (self.spans.ends - self.spans.begins)[:, None]
         return np.asarray(sums / counts, dtype=np.float32)
 
@@ -77,8 +72,8 @@ def span_items(
     spans = place_spans(choice, tokenized, text, index)
     count = len(spans.begins)
     if len(tokenized.ids) <= max_length:
-        rows = SpanRows(spans.tokens, spans.begins, spans.ends, np.arange(count), count)
-        return SpanItems(spans, (item._replace(spans=rows),))
+        rows = SpanRows(spans.tokens, spans.begins, spans.ends, np.arange(count), count, spans)
+        return SpanItems(spans, (item.placed(spans=rows),))
     starts, room = window_starts(len(tokenized.ids), spans.body, max_length)
     if len(starts) * max_length > most_tokens:  # before they are built: it may be far more
         raise TooManyTokens
@@ -87,11 +82,10 @@ def span_items(
             ids=item.ids[tokens],
             segments=None if item.segments is None else item.segments[tokens],
             left_out=min(item.left_out, max_length - 1),
-            spans=rows,
-        )
+        ).placed(spans=rows)
         for tokens, rows in _windows(spans, starts, room, len(tokenized.ids))
     )
-    return SpanItems(spans, items, tuple(starts))
+    return SpanItems(spans, items)
 
 
 def place_all(
@@ -115,8 +109,7 @@ def place_all(
     Raises:
         InvalidInput: see `span_items`; names the input. Or the items have too many tokens.
     """
-    choice, found, left = selection.spans, list[SpanItems](), most_tokens
-    assert choice is not None
+    choice, found, left = selection["spans"], list[SpanItems](), most_tokens
     for at, (value, tokenized, item) in enumerate(zip(values, inputs, items, strict=True)):
         text = value if isinstance(value, str) else None
         try:
@@ -163,8 +156,7 @@ def merge(
     """
     if not works:
         return []
-    choice, each = works[0].items[0].selection.spans, iter(results)
-    assert choice is not None
+    choice, each = works[0].items[0].selection["spans"], iter(results)
     own = [list(itertools.islice(each, len(work.items))) for work in works]
     means = [work.means(parts) for work, parts in zip(works, own, strict=True)]
     vectors = np.ascontiguousarray(head(np.concatenate(means))[:, : choice.form.width])
@@ -175,7 +167,7 @@ def merge(
     half = choice.spec.dtype == "float16"
     ends = np.cumsum([len(rows) for rows in means])
     shares = np.split(halve(vectors) if half else vectors, ends[:-1])
-    return [parts[0]._replace(spans=share) for parts, share in zip(own, shares, strict=True)]
+    return [ItemResult(parts[0], spans=share) for parts, share in zip(own, shares, strict=True)]
 
 
 def window_starts(length: int, body: tuple[int, int], max_length: int) -> tuple[list[int], int]:
@@ -232,5 +224,7 @@ def _windows(
                 ends[places] - begin,
                 places,
                 0 if at else len(spans.begins),
+                spans,
+                tuple(starts),
             ),
         )

@@ -8,41 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from headlight.errors import InvalidInput
+from headlight.outputs.spans import SPANS, SpanChoice, SpanTokens, check_span_count
 from headlight.results import TokenList
-from headlight.runtime.spans.span_choice import MOST_SPANS, SPANS, SpanChoice
 from headlight.runtime.tokenization.sentences import sentence_spans
 from headlight.runtime.values import Ids, Marks, Tokenized
 from headlight.span_vectors import Windows
 from headlight.spec import Span
 
 NO_TEXT = "needs a single text; send the text instead of ids or of a pair"
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class SpanTokens:
-    """The tokens of the spans of one input.
-
-    Attributes:
-        tokens: int64 [m], tokens that spans can have, ascending: neither special nor of the prompt,
-            except special ones around the text that `include_special` adds.
-        begins, ends: int64 [s], the tokens of each span: tokens[begin:end], at least one.
-        characters: int64 [s, 2], first character of each span and one behind its last; None: the
-            input is ids.
-        body: the tokens between the prompt and special tokens around the text: first, and one
-            behind the last.
-    """
-
-    tokens: Ids
-    begins: Ids
-    ends: Ids
-    characters: Ids | None
-    body: tuple[int, int]
-
-    @property
-    def token_ranges(self) -> tuple[range, ...]:
-        """First token of each span, and one behind its last."""
-        first, last = self.tokens[self.begins], self.tokens[self.ends - 1]
-        return tuple(map(range, first.tolist(), (last + 1).tolist()))
 
 
 def place_spans(
@@ -146,14 +119,6 @@ def _check_given(field: str, spans: Sequence[Span], length: int) -> None:
                 f"is {start} .. {end}{of_text}; the text has characters 0 .. {length}, "
                 "and a span starts before its end",
             )
-
-
-def check_span_count(field: str, count: int) -> None:
-    """Raise InvalidInput for no span, or for more than one input may have."""
-    if not 1 <= count <= MOST_SPANS:
-        raise InvalidInput(
-            field, f"has {count} spans; 1 to {MOST_SPANS} are answered, split the text or ask less"
-        )
 
 
 def _with_special(spans: SpanTokens, info: TokenList, left_out: int) -> SpanTokens:

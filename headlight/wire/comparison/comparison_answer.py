@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from headlight.comparison import CompareSpec, Evidence, EvidenceSpec, PassageComparison
 from headlight.description import ModelDescription
 from headlight.interface.arguments import Input
+from headlight.outputs.answer_numbers import check_numbers
+from headlight.outputs.contract import malformed, numbers_of, require
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
 from headlight.spec import Span
 from headlight.wire.answer_checks import check_model, check_token_list, texts_of
-from headlight.wire.answer_numbers import check_numbers
-from headlight.wire.client_codec import DTYPES, from_bytes, from_token_info, malformed, require
-from headlight.wire.comparison.comparison_codec import METHODS
-from headlight.wire.vector_codec import ROW_TYPES
+from headlight.wire.client_codec import DTYPES, from_bytes, from_token_info
 
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
@@ -100,13 +99,15 @@ class ExpectedComparison:
             message.HasField("max_sim_mean") == spec.late_interaction
             and message.HasField("matrix") == (spec.matrix is not None)
             and [each.method for each in message.evidence]
-            == [METHODS[each.method] for each in spec.evidence]
+            == [numbers_of("EvidenceMethod")[each.method] for each in spec.evidence]
         )
         require(fitting, f"{field} has other contents than were asked for")
         matrix = None
         if spec.matrix is not None:
             shape = (queries, len(message.tokens))
-            matrix = _numbers(f"{field}.matrix", message.matrix, shape, ROW_TYPES[spec.matrix])
+            matrix = _numbers(
+                f"{field}.matrix", message.matrix, shape, numbers_of("DataType")[spec.matrix]
+            )
         evidence = [
             self._evidence(f"{field}.evidence[{at}]", wanted, each, given, count, queries)
             for at, (wanted, each) in enumerate(zip(spec.evidence, message.evidence, strict=True))

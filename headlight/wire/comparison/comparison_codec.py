@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import get_args
 
-from headlight.comparison import CompareSpec, EvidenceMethod, EvidenceSpec, EvidenceUnit
+from headlight.comparison import CompareSpec, EvidenceSpec
+from headlight.outputs.contract import known, numbers_of, span_in, span_message
 from headlight.pb import headlight_pb2 as pb
-from headlight.spec import Span
-from headlight.wire.attention_codec import known
-from headlight.wire.vector_codec import ROW_TYPES
-
-METHODS: Mapping[EvidenceMethod, pb.EvidenceMethod] = {
-    "late_interaction": pb.EVIDENCE_METHOD_LATE_INTERACTION,
-    "occlusion": pb.EVIDENCE_METHOD_OCCLUSION,
-    "attention": pb.EVIDENCE_METHOD_ATTENTION,
-}
-EVIDENCE_UNITS: Mapping[EvidenceUnit, pb.Unit] = {
-    "token": pb.UNIT_TOKEN,
-    "word": pb.UNIT_WORD,
-    "sentence": pb.UNIT_SENTENCE,
-    "span": pb.UNIT_SPAN,
-}
+from headlight.spec import RowType
 
 
 def compare_spec(message: pb.CompareRequest) -> CompareSpec:
@@ -31,7 +18,7 @@ def compare_spec(message: pb.CompareRequest) -> CompareSpec:
         evidence=tuple(
             _evidence_spec(f"evidence[{at}]", each) for at, each in enumerate(message.evidence)
         ),
-        matrix=known("matrix.dtype", ROW_TYPES, wanted.dtype, "float32")
+        matrix=known("matrix.dtype", "DataType", wanted.dtype, get_args(RowType), "float32")
         if message.HasField("matrix")
         else None,
         matrix_max_bytes=wanted.max_bytes if wanted.HasField("max_bytes") else None,
@@ -41,12 +28,11 @@ def compare_spec(message: pb.CompareRequest) -> CompareSpec:
 
 def _evidence_spec(field: str, message: pb.EvidenceRequest) -> EvidenceSpec:
     return EvidenceSpec(
-        method=known(f"{field}.method", METHODS, message.method, "late_interaction"),
-        unit=known(f"{field}.unit", EVIDENCE_UNITS, message.unit, "token"),
-        spans=tuple(
-            tuple(Span(span.start, span.end, span.text) for span in each.spans)
-            for each in message.spans
+        method=known(
+            f"{field}.method", "EvidenceMethod", message.method, unspecified="late_interaction"
         ),
+        unit=known(f"{field}.unit", "Unit", message.unit, unspecified="token"),
+        spans=tuple(tuple(map(span_in, each.spans)) for each in message.spans),
         top_k=message.top_k if message.HasField("top_k") else None,
         layers=tuple(message.layers),
         heads=tuple(message.heads),
@@ -57,10 +43,10 @@ def evidence_requests(spec: CompareSpec, passages: range) -> list[pb.EvidenceReq
     """Encode the evidence of a checked spec, for some of its passages."""
     return [
         pb.EvidenceRequest(
-            method=METHODS[each.method],
-            unit=EVIDENCE_UNITS[each.unit],
+            method=numbers_of("EvidenceMethod")[each.method],
+            unit=numbers_of("Unit")[each.unit],
             spans=[
-                pb.TextSpans(spans=[pb.TextSpan(**span._asdict()) for span in own])
+                pb.TextSpans(spans=map(span_message, own))
                 for own in each.spans[passages.start : passages.stop]
             ],
             top_k=each.top_k,
@@ -75,4 +61,6 @@ def matrix_request(spec: CompareSpec) -> pb.SimilarityMatrix | None:
     """Encode the requested matrices of a checked spec; None: there are none."""
     if spec.matrix is None:
         return None
-    return pb.SimilarityMatrix(dtype=ROW_TYPES[spec.matrix], max_bytes=spec.matrix_max_bytes)
+    return pb.SimilarityMatrix(
+        dtype=numbers_of("DataType")[spec.matrix], max_bytes=spec.matrix_max_bytes
+    )

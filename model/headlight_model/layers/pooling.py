@@ -69,8 +69,8 @@ def mean_sqrt_len_pool(tokens: Tensor, counted: Tensor) -> Tensor:
     return (tokens * keep).sum(dim=1) / keep.sum(dim=1).clamp(min=1.0).sqrt()
 
 
-# The runtime knows modes by name, too: POOLING_MODES in headlight/runtime/bundle/manifest.py,
-# `is_one_token`, `pooled_token` and `pooling_weights` in headlight/runtime/attention.
+# The runtime knows modes by name, too: POOLING_MODES in headlight/spec.py,
+# `is_one_token`, `pooled_token` and `pooling_weights` in headlight/outputs/maps.
 POOLING = {
     "mean": mean_pool,
     "cls": cls_pool,

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from headlight.description import Limits
 from headlight.errors import BundleError, DeviceFull, EngineError, HostFull
-from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
+from headlight.runtime import EncodeItem, Manifest, Runtime
 from headlight.runtime.encode_items import everything
 from headlight.runtime.engine.engine import Engine
 from headlight.runtime.providers.cuda_session import Gpu
@@ -165,7 +165,7 @@ def limits(config: Config, manifest: Manifest) -> Limits:
     process: a request that can never be served gets a final error, without a retry.
     """
     architecture = manifest.architecture
-    wanted = everything(architecture) if config.attention == "on" else Selection(True, True)
+    wanted = everything(architecture, "attend" if config.attention == "on" else "embed")
     longest = EncodeItem(np.zeros(manifest.max_length, dtype=np.int64), wanted)
     needed = sum(longest.output_bytes(architecture).values())
     usual = min(max(needed, LEAST_STREAM_OUTPUT_BYTES), MOST_STREAM_OUTPUT_BYTES)

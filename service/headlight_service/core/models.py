@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from headlight.description import Limits
 from headlight.errors import InvalidInput, NotFound, Unavailable
+from headlight.outputs.registry import OUTPUTS
 from headlight.results import ModelRef
 from headlight.runtime import Runtime
 from headlight.runtime.encode_items import Selection
@@ -134,16 +135,11 @@ class ServedModel:
         """Resolve requested outputs, once for each object. Raises InvalidInput."""
         found = self._selections.get(outputs)
         if found is None:
-            for name in ("pooled", "tokens", "attention", "hidden"):
-                if getattr(outputs, name) not in (None, False):
+            for name, spec in outputs.specs.items():
+                # Those that follow from others are refused where they are resolved.
+                if spec not in (None, False) and OUTPUTS[name].tolerance == name:
                     self.check_gives(name, f"outputs.{name}")
-            found = self._selections[outputs] = self.runtime.select(
-                pooled=outputs.pooled,
-                tokens=outputs.tokens,
-                attention=outputs.attention,
-                hidden=outputs.hidden,
-                spans=outputs.spans,
-            )
+            found = self._selections[outputs] = self.runtime.select(**outputs.specs)
         return found
 
 

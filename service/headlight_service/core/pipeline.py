@@ -199,7 +199,7 @@ class Encoding(Handle[Answer]):
         request, model = self.request, self._model
         self._selection = selection = model.select(request.outputs)
         job = self._job_of(model)
-        if not selection.computes or request.dry_run:
+        if not selection or request.dry_run:
             self._budget.refuse_early(0, math.inf, computes=False)
         elif self._budget.bucket is not None or request.deadline < math.inf:
             # Tokenising is most of the cost of a refusal.
@@ -249,7 +249,7 @@ class Encoding(Handle[Answer]):
         model, request = self._model, self.request
         manifest = model.runtime.bundle.manifest
         spans, span_count, sum_bytes = None, 0, 0
-        if self._selection.spans is not None:
+        if "spans" in self._selection:
             spans = spans_of(self._job, inputs, items, self._selection, model.max_length)
             items = [item for work in spans for item in work.items]
             span_count, sum_bytes = span_sizes(spans, manifest.architecture.dim)
@@ -262,7 +262,7 @@ class Encoding(Handle[Answer]):
             self._first_items = items
             inputs = [self._longest()] * len(self._job.inputs)
             items = items_of(inputs, self._selection, manifest.pooling, None)
-            width = self._selection.vector.width or manifest.architecture.pooled_dim
+            width = self._selection["pooled"].width or manifest.architecture.pooled_dim
             held_bytes = len(inputs) * width * NUMBER_BYTES["float32"]  # whatever type is asked for
         sizes = output_bytes(items, manifest.architecture)
         data_bytes = sum(sizes.values())
@@ -281,7 +281,7 @@ class Encoding(Handle[Answer]):
             spans=spans,
         )
         self._describe()
-        if self._selection.attention is not None and not request.dry_run:
+        if not request.dry_run:
             prepared.check_max_bytes()
         self._overhead = self._measure()
         self._tokenize_ns = time.monotonic_ns() - self._arrived_ns

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from headlight.errors import InvalidInput
+from headlight.outputs.spans import SUM_BYTES, check_all_spans
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.prompts import Prompt
 from headlight.runtime.encode_items import EncodeItem, Selection, item_of
-from headlight.runtime.spans.span_choice import SPANS
 from headlight.runtime.spans.span_items import SpanItems, place_all
-from headlight.runtime.spans.span_sums import SUM_BYTES
 from headlight.runtime.tokenization.input_checks import (
     SHORTEN_OR_CUT,
     SHORTEN_OR_SPLIT,
@@ -76,7 +75,7 @@ def encoding_job(request: Request, model: ServedModel, selection: Selection) -> 
     with_info = request.outputs.token_info or selection.needs_tokens
     limit = not selection.any_length
     job = _job(request, model, with_info, model.limits.max_request_tokens, limit=limit)
-    sliced = selection.pooled and selection.vectors_alone and not with_info
+    sliced = bool(selection) and selection.vectors_alone and not with_info
     return job._replace(sliced=sliced)
 
 
@@ -266,16 +265,8 @@ def spans_of(
 
 def span_sizes(spans: Sequence[SpanItems], dim: int) -> tuple[int, int]:
     """Return the number of spans, and the bytes of their sums."""
-    sums = sum(
-        len(item.spans.places) for work in spans for item in work.items if item.spans is not None
-    )
+    sums = sum(len(item.places["spans"].places) for work in spans for item in work.items)
     return sum(len(work.spans.begins) for work in spans), sums * dim * SUM_BYTES
-
-
-def check_all_spans(count: int, most: int) -> None:
-    """Raise InvalidInput if the spans of all inputs of a request are too many."""
-    if count > most:
-        raise InvalidInput(SPANS, f"has {count} spans; at most {most} a request, split it")
 
 
 def kind_of(value: Input) -> str:

@@ -17,12 +17,13 @@ from prometheus_client import (
 )
 
 from headlight.errors import Code
+from headlight.outputs.registry import OUTPUTS
 from headlight.spec import PRIORITIES, Priority
 from headlight_service.core.admission.shed_error import Shortage
 from headlight_service.telemetry.log_writer import DROPPED
 
 STAGES = ("tokenize", "queue", "infer", "total")
-OUTPUTS = ("pooled", "tokens", "attention", "hidden", "spans", "comparison")
+COMPARISON = "comparison"  # whose bytes are counted beside those of the outputs
 CANCEL_STAGES = ("tokenize", "queue", "infer", "send")
 # Reasons that a request can meet once its model is known. Shortages replace the general OVERLOADED.
 REASONS = (
@@ -235,7 +236,8 @@ class Metrics:
                 for priority in PRIORITIES
             },
             output_bytes={
-                output: counters["output_bytes"].labels(model, output) for output in OUTPUTS
+                output: counters["output_bytes"].labels(model, output)
+                for output in (*OUTPUTS, COMPARISON)
             },
             rejected={reason: counters["rejected"].labels(model, reason) for reason in REASONS},
             cancelled={

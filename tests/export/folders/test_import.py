@@ -223,7 +223,7 @@ def test_a_folder_that_can_be_served_is_exported_and_matches_the_original(
     with torch.inference_mode():
         np.testing.assert_allclose(one.pooled, origin.encoder(ids).pooled[0], atol=1e-5)
     spec = PooledSpec(dtypes=("int8",))
-    assert runtime.select(pooled=spec).vector.ranges is not None
+    assert runtime.select(pooled=spec)["pooled"].ranges is not None
     assert list(out.parent.glob(".bundle-*")) == []
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import onnx
 import pytest
 
-from headlight.runtime.parity.golden_inputs import FORMS
+from headlight.outputs.maps.derived_forms import FORMS
 from headlight_export.parity import reference as module
 from headlight_export.parity.parity_report import cases
 from headlight_export.parity.reference import Reference

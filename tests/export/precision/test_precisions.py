@@ -156,8 +156,8 @@ def test_selectors_work_in_every_precision(precision: str, make_variants: MakeBu
     np.testing.assert_allclose(
         attention(top_k=2).attention, -np.sort(-maps, axis=-1)[..., :2], atol=1e-6
     )
-    wanted = everything(runtime.bundle.manifest.architecture).hidden
-    [states] = runtime.encode_items([[5, 9]], hidden=wanted.spec)  # type: ignore[union-attr]
+    wanted = everything(runtime.bundle.manifest.architecture)["hidden"]
+    [states] = runtime.encode_items([[5, 9]], hidden=wanted.spec)
     assert states.hidden is not None  # and nothing of attention: every selector is empty
     assert states.hidden.shape == (3, 2, 36)
 

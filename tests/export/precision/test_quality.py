@@ -30,7 +30,10 @@ class Pretender:
     def run(self, items: list[Any]) -> list[ItemResult]:
         found = self.vectors + self.drift * len(items)
         zeros = np.zeros((1, 1, 1, 1), np.float32)
-        return [ItemResult(found[i.ids[0]], found[i.ids], zeros, zeros) for i in items]
+        return [
+            ItemResult(pooled=found[i.ids[0]], tokens=found[i.ids], attention=zeros, hidden=zeros)
+            for i in items
+        ]
 
 
 def circle(count: int) -> Floats:

@@ -15,7 +15,7 @@ from onnx import numpy_helper
 from headlight.errors import BundleError
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.bundle import Bundle
-from headlight.runtime.parity.golden_inputs import OUTPUTS
+from headlight.runtime.parity.golden_inputs import MEASURED
 from headlight_export.parity.parity_report import Row
 from headlight_export.precision import graph_files, variants
 from headlight_export.precision.conversion import PRECISIONS, convert
@@ -143,7 +143,7 @@ def test_a_provider_is_measured_as_a_precision_is(export: Export, tmp_path: Path
 def test_an_inexact_fp32_provider_does_not_widen_the_tolerance(
     export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = [Row("alone", (1,), 0, output, "openvino", "fp32", 3e-3, 1e-5) for output in OUTPUTS]
+    rows = [Row("alone", (1,), 0, output, "openvino", "fp32", 3e-3, 1e-5) for output in MEASURED]
     monkeypatch.setattr(variants, "measure", lambda *_: rows)
     with pytest.raises(
         ValueError, match=r"--provider openvino \(fp32\) is off by 0.003 in pooled, tolerance 1e-05"

@@ -15,8 +15,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headlight.outputs.maps.resolved_spec import whole
 from headlight.runtime import EncodeItem, ItemResult, Runtime, Selection
-from headlight.runtime.attention.resolved_spec import whole
 from headlight.runtime.encode_items import everything
 from headlight.runtime.parity.golden_inputs import distances
 from headlight.runtime.values import Floats, Ids

@@ -20,7 +20,7 @@ import pytest
 from headlight import Client, HeadlightError
 from headlight.cli.commands import main
 from headlight.pb import headlight_pb2 as pb
-from headlight.wire.printable import escaped, json_escaped
+from headlight.printable import escaped, json_escaped
 from tests.headlight.fake_server import FakeServicer, Refusal
 
 Run = Callable[..., tuple[int, str, str]]

@@ -13,8 +13,10 @@ import pytest
 from headlight import AsyncClient, AttentionSpec, Client, DeadlineExceeded, Run
 from headlight.client.calls.unary_calls import occlusion_request
 from headlight.errors import InvalidInput
+from headlight.outputs.contract import selector_of
+from headlight.outputs.hidden import hidden_output
+from headlight.outputs.maps.wire_form import attention_output
 from headlight.spec import HiddenSpec, indices_of
-from headlight.wire.attention_codec import attention_output, hidden_output, selector_of
 from tests.headlight.fake_server import FakeServicer
 
 

@@ -147,8 +147,8 @@ def test_a_probe_detects_other_numbers_without_the_bundle_files(
     def ill(items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         return [
             each
-            if item.role == "embed" or each.tokens is None
-            else each._replace(tokens=each.tokens * np.float32(1.1))
+            if item.role == "embed" or "tokens" not in each
+            else ItemResult(each, tokens=each["tokens"] * np.float32(1.1))
             for item, each in zip(items, run(items, wide=wide), strict=True)
         ]
 

@@ -13,9 +13,10 @@ import pytest
 from headlight import AsyncClient, Client, InvalidInput
 from headlight.cli.commands import main, parser
 from headlight.client.calls.unary_calls import occlusion_request
+from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import PRIORITIES, AttentionSpec
-from headlight.wire import vector_codec
+from headlight.wire import reading_codec
 from tests.headlight.fake_server import FakeServicer
 
 CALLS: list[Callable[..., Any]] = [
@@ -68,13 +69,13 @@ async def test_the_asyncio_client_sends_the_priority(target: str, servicer: Fake
 
 def test_priority_names_match_their_enum_numbers() -> None:
     for name in PRIORITIES:
-        assert vector_codec.priority_of(vector_codec.PRIORITIES[name]) == name
-    assert vector_codec.priority_of(pb.PRIORITY_UNSPECIFIED) == "interactive"
-    assert {pb.PRIORITY_UNSPECIFIED, *vector_codec.PRIORITIES.values()} == set(pb.Priority.values())
+        assert reading_codec.priority_of(numbers_of("Priority")[name]) == name
+    assert reading_codec.priority_of(pb.PRIORITY_UNSPECIFIED) == "interactive"
+    assert set(numbers_of("Priority")) == set(PRIORITIES)
     with pytest.raises(
         InvalidInput, match="priority: 7 is not known to this server; see the contract, or leave"
     ):
-        vector_codec.priority_of(7)
+        reading_codec.priority_of(7)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headlight.errors import EngineError
+from headlight.outputs.maps.wire_form import check_attention
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import AttentionSpec
-from headlight.wire.answer_layouts import check_attention
 from headlight.wire.client_codec import from_model
 from headlight.wire.output_layouts import layouts_of
 from headlight.wire.reassembly import Answer, Assembly, Coverage, whole_answer

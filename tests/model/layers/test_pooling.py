@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from headlight.runtime.bundle.manifest import POOLING_MODES
+from headlight.spec import POOLING_MODES
 from headlight_model.layers.pooling import (
     POOLING,
     cls_pool,

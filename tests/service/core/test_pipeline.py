@@ -54,7 +54,7 @@ def test_the_answer_is_in_the_order_of_the_inputs() -> None:
             np.testing.assert_array_equal(got.pooled, result(item).pooled)
         [vectors] = answer.pooled()
         assert vectors.shape == (3, DIM)
-        assert [part.output for part in answer.parts()] == ["pooled"]
+        assert [part.output.name for part in answer.parts()] == ["pooled"]
         assert (answer.prepared.tokens, answer.prepared.data_bytes) == (6, 3 * VECTOR_BYTES)
         assert form.asked == [(made.model.ref, answer.prepared, None)]
         assert made.sample("headlight_texts_total", priority="interactive") == 3
@@ -63,10 +63,10 @@ def test_the_answer_is_in_the_order_of_the_inputs() -> None:
 
 def test_parts_of_an_answer_come_output_by_output() -> None:
     with core() as made:
-        outputs = OutputSpec(True, True, AttentionSpec(layers=(0,)))
+        outputs = OutputSpec(tokens=True, attention=AttentionSpec(layers=(0,)))
         answer = answered(submit(made, "a b", "c", outputs=outputs))
         parts = list(answer.parts())
-        assert [(part.output, part.item) for part in parts] == [
+        assert [(part.output.name, part.item) for part in parts] == [
             ("pooled", 0),
             *(("tokens", at) for at in range(2)),
             *(("attention", at) for at in range(2)),

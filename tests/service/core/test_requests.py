@@ -24,7 +24,11 @@ from headlight_service.core.requests.request import (
 )
 
 EVERYTHING = OutputSpec(
-    PooledSpec(), TokensSpec(), AttentionSpec(layers=(0,)), HiddenSpec(layers=(1,)), token_info=True
+    PooledSpec(),
+    tokens=TokensSpec(),
+    attention=AttentionSpec(layers=(0,)),
+    hidden=HiddenSpec(layers=(1,)),
+    token_info=True,
 )
 
 
@@ -58,7 +62,7 @@ def values(request: Request) -> dict[str, Any]:
     fields = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
     masks, outputs = fields.pop("head_masks"), fields.pop("outputs")
     fields["masks"] = masks and [None if mask is None else mask.tolist() for mask in masks]
-    fields["outputs"] = [getattr(outputs, field.name) for field in dataclasses.fields(outputs)]
+    fields["outputs"] = [outputs.specs, outputs.token_info]
     return fields
 
 

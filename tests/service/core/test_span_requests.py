@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from typing import Any
 
@@ -149,7 +148,7 @@ def test_the_limit_of_characters_holds_for_long_texts() -> None:
 def test_long_texts_have_no_other_outputs(other: dict[str, Any]) -> None:
     with core() as made:
         with_characters(made)
-        outputs = dataclasses.replace(long(), **other)
+        outputs = OutputSpec(**long().specs | other)
         error = refused(submit(made, "a b", outputs=outputs), InvalidInput)
         assert error.field == "outputs.spans.beyond_max_length"
 

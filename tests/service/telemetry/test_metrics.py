@@ -3,6 +3,7 @@ from __future__ import annotations
 from prometheus_client import Metric
 
 from headlight.errors import Code
+from headlight.outputs.registry import OUTPUTS
 from headlight.runtime.engine.batches import BATCH_TOKENS
 from headlight.spec import PRIORITIES
 from headlight_service.config.options import Config
@@ -10,8 +11,8 @@ from headlight_service.core.admission.shed_error import Shortage
 from headlight_service.telemetry import metrics as module
 from headlight_service.telemetry.metrics import (
     CANCEL_STAGES,
+    COMPARISON,
     GAUGES,
-    OUTPUTS,
     REASONS,
     STAGES,
     Metrics,
@@ -75,7 +76,7 @@ def test_every_series_of_a_model_exists_from_the_start() -> None:
         assert {sample.labels["priority"] for sample in found[f"headlight_{name}"].samples} == set(
             PRIORITIES
         ), name
-    assert outputs == set(OUTPUTS)
+    assert outputs == {*OUTPUTS, COMPARISON}
     assert reasons == set(REASONS)
     assert {sample.labels["stage"] for sample in found["headlight_cancelled"].samples} == set(
         CANCEL_STAGES

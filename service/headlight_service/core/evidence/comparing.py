@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 from headlight.comparison import PASSAGE_PROMPTS, QUERY_PROMPTS, CompareSpec
 from headlight.errors import InvalidInput
 from headlight.interface.comparison_arguments import comparison_error, of_side
+from headlight.outputs.maps.resolved_spec import ATTENTION
 from headlight.results import ModelRef
-from headlight.runtime.attention.resolved_spec import ATTENTION
 from headlight.runtime.comparison.comparison_plan import (
     ComparisonPlan,
     of_evidence,

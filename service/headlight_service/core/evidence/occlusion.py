@@ -11,9 +11,9 @@ import numpy as np
 from headlight.comparison import QUERY_PROMPTS
 from headlight.errors import InvalidInput
 from headlight.interface.similarity import similarity
-from headlight.runtime.attention.occluded_tokens import hidden_tokens
 from headlight.runtime.comparison.comparison_plan import OccludedUnit
 from headlight.runtime.encode_items import ItemResult
+from headlight.runtime.occluded_tokens import hidden_tokens
 from headlight.runtime.values import Floats, Ids
 from headlight_service.core.evidence.encoding_waves import WaveEncoding
 from headlight_service.core.models import ServedModel
@@ -83,8 +83,7 @@ class Occluding(WaveEncoding):
         return "input", ""
 
     def _take_whole(self, results: Sequence[ItemResult]) -> None:
-        first, last = results[0].pooled, results[-1].pooled
-        assert first is not None
+        first, last = results[0]["pooled"], results[-1]["pooled"]
         self._whole = first
         if len(results) > 1:
             self._target = last

@@ -4,38 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput
-from headlight.runtime.attention.resolved_spec import Choice
-from headlight.runtime.attention.token_units import attention_bytes
+from headlight.outputs.output import Output
+from headlight.outputs.registry import OUTPUTS
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.spans.span_items import SpanItems
 from headlight.runtime.values import Tokenized
-from headlight.runtime.vectors.vector_forms import as_types
 from headlight.spec import Priority
-
-# Ragged outputs in the order in which parts carry them, with their attributes of ItemResult.
-RAGGED = {
-    "tokens": "tokens",
-    "attention": "attention",
-    "hidden": "hidden",
-    "attention_indices": "indices",
-    "attention_scales": "scales",
-    "spans": "spans",
-}
-
-
-VECTOR_AXES: Mapping[str, tuple[str, ...]] = {
-    "tokens": ("token", "value"),
-    "hidden": ("layer", "token", "value"),
-    "spans": ("span", "value"),
-}
 
 
 @dataclasses.dataclass(slots=True)
@@ -75,59 +57,38 @@ class Prepared:
     def largest(self) -> str:
         """The field that asks for most of the data."""
         sizes = self.output_bytes
-        return "outputs." + max(sizes, key=sizes.__getitem__)
+        return "outputs." + max(sizes, key=sizes.__getitem__, default="token_info")
+
+    @property
+    def firsts(self) -> Sequence[EncodeItem]:
+        """The first item of each input: others are more windows of it."""
+        return self.items if self.spans is None else [work.items[0] for work in self.spans]
 
     def check_max_bytes(self) -> None:
-        """Raise InvalidInput, with a choice that fits, if attention exceeds max_bytes."""
-        choice = self.selection.attention
-        if choice is None or choice.spec.max_bytes is None:
-            return
-        size, most = self.output_bytes["attention"], choice.spec.max_bytes
-        if size > most:
-            fits = self.what_fits(most + self.data_bytes - size)
-            problem = f"attention would have {size} bytes, over the {most} allowed{fits}"
-            raise InvalidInput(
-                "outputs.attention.max_bytes", f"{problem}; ask for less, or allow more"
-            )
+        """Raise InvalidInput, with a choice that fits, if an output exceeds its max_bytes."""
+        for output, choice in self.selection.outputs():
+            size, most = self.output_bytes[output.name], output.max_bytes(choice)
+            if most is not None and size > most:
+                fits = self.what_fits(most + self.data_bytes - size)
+                problem = f"{output.name} would have {size} bytes, over the {most} allowed{fits}"
+                raise InvalidInput(
+                    f"outputs.{output.name}.max_bytes", f"{problem}; ask for less, or allow more"
+                )
 
     def what_fits(self, limit_bytes: int) -> str:
         """Return a clause that names a selection of at most so many bytes; empty: there is none."""
-        sizes, selection = self.output_bytes, self.selection
-        for name, part in (("attention", selection.attention), ("hidden", selection.hidden)):
-            if part is None or self.largest != f"outputs.{name}":
-                continue
-            room = limit_bytes - (self.data_bytes - sizes[name])
-            layered = not isinstance(part, Choice) or part.axes[0] in ("layer", "pair")
-            fitting = room * len(part.layers) // sizes[name] if layered else 0
-            if fitting > 0:
-                what = "pairs" if isinstance(part, Choice) and part.spec.pairs else "layers"
-                return f"; {fitting} of these {len(part.layers)} {what} would fit"
-            if isinstance(part, Choice) and (smaller := self._smaller(part, room)):
+        for output, choice in self.selection.outputs():
+            size = self.output_bytes[output.name]
+            room = limit_bytes - (self.data_bytes - size)
+            if self.largest == f"outputs.{output.name}" and (
+                smaller := output.smaller(choice, self.items, size, room)
+            ):
                 return smaller
         # Windows of a text follow the item that counts all its spans, and add nothing.
         sizes_of = (sum(item.output_bytes(self.architecture).values()) for item in self.items)
         sums = itertools.accumulate(size for size in sizes_of if size)
         fitting, inputs = sum(total <= limit_bytes for total in sums), len(self.inputs)
         return f"; the first {fitting} of these {inputs} inputs would fit" if fitting else ""
-
-    def _smaller(self, choice: Choice, room: int) -> str:
-        """Return a clause that names a smaller form of the same attention; empty: none fits."""
-        spec = choice.spec
-        if spec.reduce or spec.top_k or spec.scores or spec.pairs:
-            return ""
-        forms: list[tuple[str, dict[str, Any]]] = [
-            ("dtype float16", {"dtype": "float16"}),
-            ("reduce head_mean", {"reduce": ("head_mean",)}),
-            ("top_k 8", {"top_k": 8}),
-            ("reduce head_mean with dtype float16", {"reduce": ("head_mean",), "dtype": "float16"}),
-        ]
-        if spec.keys == "all" and spec.unit == "token":
-            forms.append(("reduce statistics", {"reduce": ("statistics",), "dtype": "float32"}))
-        for words, changes in forms:
-            smaller = dataclasses.replace(choice, spec=dataclasses.replace(spec, **changes))
-            if sum(attention_bytes(smaller, item.where) for item in self.items) <= room:
-                return f"; {words} would fit"
-        return ""
 
 
 class Timings(NamedTuple):
@@ -149,13 +110,15 @@ class Part(NamedTuple):
     """One tensor of an answer.
 
     Attributes:
-        output: "pooled", or a name of RAGGED.
-        item: its place in the request; for pooled: the place of the type.
+        output: the output.
+        tensor: its name.
+        item: place of the input; of a stack of all inputs, of the tensor among the output's.
         array: its numbers.
         axes: their names.
     """
 
-    output: str
+    output: Output
+    tensor: str
     item: int
     array: NDArray[Any]
     axes: tuple[str, ...]
@@ -173,29 +136,27 @@ class Answer:
     results: list[ItemResult]
     timings: Timings
 
+    def arrays(self, name: str) -> Mapping[str, Sequence[NDArray[Any]]]:
+        """Return the numbers of one output, for each input, by tensor; none of a dry run."""
+        choice = self.prepared.selection.get(name)
+        if choice is None or not self.results:
+            return {}
+        return OUTPUTS[name].arrays(choice, self.results)
+
     def pooled(self) -> list[NDArray[Any]]:
         """Return the pooled vectors [N, ...] in each requested type."""
-        wanted = self.prepared.selection
-        if not wanted.pooled or not self.results:
-            return []
-        vectors = np.stack([result.pooled for result in self.results if result.pooled is not None])
-        return list(as_types(vectors, wanted.vector).values())
+        return [np.stack(rows) for rows in self.arrays("pooled").values()]
 
     def parts(self) -> Iterator[Part]:
-        """Yield the tensors, output by output: pooled vectors first, in each of their types."""
-        for place, array in enumerate(self.pooled()):
-            yield Part("pooled", place, array, ("item", "value"))
-        for name, attribute in RAGGED.items():
-            if not self.results or getattr(self.results[0], attribute) is None:
-                continue
-            axes = _axes(name, self.prepared.selection)
-            for item, result in enumerate(self.results):
-                yield Part(name, item, getattr(result, attribute), axes)
-
-
-def _axes(output: str, selection: Selection) -> tuple[str, ...]:
-    """Return the axes of one item's tensor of a ragged output."""
-    if output in VECTOR_AXES:
-        return VECTOR_AXES[output]
-    axes = () if selection.attention is None else selection.attention.axes
-    return axes[:-1] if output == "attention_scales" else axes
+        """Yield the tensors, output by output, in the order of an answer's data."""
+        prepared = self.prepared
+        for output, choice in prepared.selection.outputs():
+            tensors = output.tensors(choice, prepared.items[0], prepared.architecture)
+            found = self.arrays(output.name)
+            for place, tensor in enumerate(tensors if found else ()):
+                if output.stacked:
+                    whole, axes = np.stack(found[tensor.name]), ("item", *tensor.axes)
+                    yield Part(output, tensor.name, place, whole, axes)
+                    continue
+                for item, array in enumerate(found[tensor.name]):
+                    yield Part(output, tensor.name, item, array, tensor.axes)

@@ -5,21 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from array import array
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headlight.comparison import CompareSpec
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
-from headlight.span_vectors import SpansSpec
 from headlight.spec import (
-    AttentionSpec,
     EmptyTexts,
-    HiddenSpec,
-    PooledSpec,
     Priority,
     SpecialTokens,
     TokenChoice,
-    TokensSpec,
 )
 
 
@@ -41,23 +36,22 @@ Input = str | Pair | TokenIds
 ID_BYTES = 8
 
 
-@dataclasses.dataclass(slots=True, eq=False, weakref_slot=True)
 class OutputSpec:
-    """The requested outputs, as `headlight.runtime.Runtime.select` takes them.
+    """The requested outputs.
 
     Compared by identity: the resolved form lives as long as the object. If a frontend keeps common
     objects, they are resolved once.
 
     Attributes:
+        specs: the spec of each output by name, as `headlight.runtime.Runtime.select` takes them.
         token_info: whether to describe the tokens.
     """
 
-    pooled: bool | PooledSpec = True
-    tokens: bool | TokensSpec = False
-    attention: AttentionSpec | None = None
-    hidden: HiddenSpec | None = None
-    token_info: bool = False
-    spans: SpansSpec | None = None
+    __slots__ = ("__weakref__", "specs", "token_info")
+
+    def __init__(self, pooled: Any = True, *, token_info: bool = False, **specs: Any) -> None:
+        self.specs = {"pooled": pooled, **specs}
+        self.token_info = token_info
 
 
 VECTORS = OutputSpec()

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from headlight.description import Limits
 from headlight.errors import InvalidInput
 from headlight.interface.attention_grid import grid
+from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef, TokenList
 from headlight.runtime.values import Ids
-from headlight.wire.attention_codec import OUTPUT_KINDS
 from headlight_service.core.admission.admission_control import SMALL_ANSWER_BYTES
 from headlight_service.core.evidence.occlusion import Occluded
 from headlight_service.core.requests.answer import Answer, Prepared
@@ -112,14 +112,14 @@ def frames(
 
 def _chunks(answer: Answer) -> Iterator[pb.Chunk]:
     """Yield chunks in the order of each output's `data`: an offset is the sum of earlier sizes."""
-    offset, output = 0, ""
+    offset, tensor = 0, ""
     for part in answer.parts():
-        # Each type of pooled vectors has data of its own.
-        if part.output != output or part.output == "pooled":
-            offset, output = 0, part.output
+        if part.tensor != tensor:  # each has data of its own
+            offset, tensor = 0, part.tensor
+        kind = part.output.name if part.output.stacked else tensor
         for layer, head, row, piece in _pieces(part.array, part.axes):
             yield pb.Chunk(
-                output=OUTPUT_KINDS[part.output],
+                output=numbers_of("OutputKind")[kind],
                 item=part.item,
                 layer=layer,
                 head_begin=head,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from headlight.comparison import EVIDENCE_METHODS
 from headlight.errors import InvalidInput
 from headlight.interface.comparison_arguments import checked_comparison, comparison_error
+from headlight.outputs.contract import has_unknown
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.comparison.comparison_plan import comparison_outputs
-from headlight.wire.attention_codec import has_unknown
 from headlight.wire.comparison.comparison_codec import compare_spec
-from headlight.wire.vector_codec import priority_of, special_tokens_of
+from headlight.wire.reading_codec import priority_of, special_tokens_of
 from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.request import ComparisonRequest, Input, OutputSpec, Pair
 from headlight_service.frontends.contract.request_decoding import (

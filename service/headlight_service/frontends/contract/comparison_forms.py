@@ -10,13 +10,12 @@ import orjson
 from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput
+from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
 from headlight.runtime.comparison.comparison_plan import ComparisonPlan, returned
 from headlight.runtime.comparison.evidence_units import EvidenceUnits
 from headlight.runtime.comparison.passage_comparison import EvidenceNumbers, PassageNumbers
-from headlight.wire.comparison.comparison_codec import METHODS
-from headlight.wire.vector_codec import ROW_TYPES
 from headlight_service.core.evidence.comparing import Compared
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.contract.answer_encoding import (
@@ -158,9 +157,11 @@ def _fill(
         if numbers.max_sim_mean is not None:
             passage.max_sim_mean = numbers.max_sim_mean
         for spec, found in zip(answer.spec.evidence, numbers.evidence, strict=True):
-            passage.evidence.append(_evidence(METHODS[spec.method], found, with_data=with_data))
+            passage.evidence.append(
+                _evidence(numbers_of("EvidenceMethod")[spec.method], found, with_data=with_data)
+            )
         if numbers.matrix is not None and answer.spec.matrix is not None:
-            dtype = ROW_TYPES[answer.spec.matrix]
+            dtype = numbers_of("DataType")[answer.spec.matrix]
             passage.matrix.CopyFrom(_tensor(numbers.matrix, with_data, dtype))
     response.passages.extend([known[numbers.index] for numbers in answer.passages])
     return answer.passages
@@ -219,10 +220,9 @@ def _json_bytes(plan: ComparisonPlan, encoding: NumberEncoding) -> int:
             integers = _tokens(count, units) + count + queries
             size += JSON_EVIDENCE_BYTES + integers * JSON_INTEGER_BYTES + count * JSON_SPAN_BYTES
             shapes += [[count], [queries]]
-        size += text_bytes(encoding, FLOAT, shapes)
+        size += text_bytes(encoding, "float32", shapes)
         if plan.spec.matrix is not None:
-            dtype, extents = ROW_TYPES[plan.spec.matrix], [queries, len(passage.compared)]
-            size += text_bytes(encoding, dtype, [extents])
+            size += text_bytes(encoding, plan.spec.matrix, [[queries, len(passage.compared)]])
     return size
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,11 +13,12 @@ import orjson
 from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput
+from headlight.outputs.output import Output
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
 from headlight.runtime.values import Ids
 from headlight_service.core.evidence.occlusion import Occluded
-from headlight_service.core.requests.answer import RAGGED, Answer, Prepared
+from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.contract.answer_encoding import (
     FLOAT,
     header,
@@ -32,14 +33,14 @@ ENCODING = "encoding"  # the member of a request that is not of the contract
 PIECE_BYTES = 1 << 18  # of an array, written in about 2 ms
 FRAMING_BYTES = 512  # at most: timings, and the names of the data of ten tensors
 # Bytes of a number's binary form, and of its longest text with a comma: "-0.0000030398369,".
-ITEM_BYTES: Mapping[int, tuple[int, int]] = {
-    pb.DATA_TYPE_FLOAT32: (4, 17),
-    pb.DATA_TYPE_FLOAT16: (2, 17),
-    pb.DATA_TYPE_UINT8: (1, 4),
-    pb.DATA_TYPE_UINT16: (2, 6),
-    pb.DATA_TYPE_INT8: (1, 5),
-    pb.DATA_TYPE_BINARY: (1, 5),
-    pb.DATA_TYPE_UBINARY: (1, 4),
+ITEM_BYTES: Mapping[str, tuple[int, int]] = {
+    "float32": (4, 17),
+    "float16": (2, 17),
+    "uint8": (1, 4),
+    "uint16": (2, 6),
+    "int8": (1, 5),
+    "binary": (1, 5),
+    "ubinary": (1, 4),
 }
 
 
@@ -81,7 +82,7 @@ class JsonEncodeForm:
         if self._dry_run:
             return info
         size = info + sum(
-            text_bytes(self._encoding, dtype, shapes) for dtype, shapes in _tensors(message)
+            text_bytes(self._encoding, dtype, shapes) for dtype, shapes in _tensors(prepared)
         )
         if size > self._limit_bytes:
             raise self._too_large(prepared, size, info)
@@ -89,15 +90,16 @@ class JsonEncodeForm:
 
     def encode(self, answer: Answer) -> bytes:
         """Return the answer as JSON; call it once. It needs the header, and drops it."""
-        told, pooled = self._told, answer.pooled()
+        told = self._told
         del self._told
         told["timings"] = answer.timings._asdict()
-        for place, tensor in enumerate(told["pooled"]):
-            put_numbers(tensor, self._encoding, pooled[place : place + 1], single=True)
-        for name, attribute in RAGGED.items():
-            if name in told:
-                arrays = [getattr(result, attribute) for result in answer.results]
-                put_numbers(told[name], self._encoding, arrays)
+        for output, _ in answer.prepared.selection.outputs():
+            arrays = list(answer.arrays(output.name).values())
+            for place, slot in enumerate(_slots(told, output)):
+                parts = arrays[place] if arrays else ()
+                if output.stacked and parts:
+                    parts = [np.stack(parts)]
+                put_numbers(slot, self._encoding, parts, single=output.stacked)
         return orjson.dumps(told)
 
     def _too_large(self, prepared: Prepared, size: int, info: int) -> InvalidInput:
@@ -133,7 +135,7 @@ class JsonOccludeForm:
             fall=pb.Tensor(dtype=FLOAT, shape=[len(hidden)]) if self._target else None,
         )
         info = len(orjson.dumps(json_value(self._response))) + FRAMING_BYTES
-        return info + text_bytes(self._encoding, FLOAT, [[len(hidden)]] * (1 + self._target))
+        return info + text_bytes(self._encoding, "float32", [[len(hidden)]] * (1 + self._target))
 
     def encode(self, answer: Answer) -> bytes:
         """Return the answer as JSON."""
@@ -147,17 +149,27 @@ class JsonOccludeForm:
         return orjson.dumps(told)
 
 
-def _tensors(message: pb.EncodeResponse) -> Iterable[tuple[int, list[Sequence[int]]]]:
+def _slots(told: dict[str, Any], output: Output) -> list[dict[str, Any]]:
+    """Return the tensors of an output in an answer."""
+    if output.stacked:
+        stacks: list[dict[str, Any]] = told[output.name]
+        return stacks
+    return [told[name] for name in output.tensor_names if name in told]
+
+
+def _tensors(prepared: Prepared) -> Iterator[tuple[str, list[tuple[int, ...]]]]:
     """Yield type and shapes of each tensor that an answer will have."""
-    for tensor in message.pooled:
-        yield tensor.dtype, [tensor.shape]
-    for name in RAGGED:
-        if message.HasField(name):
-            ragged = getattr(message, name)
-            yield ragged.dtype, [each.sizes for each in ragged.shapes]
+    for output, choice in prepared.selection.outputs():
+        items = prepared.items[:1] if output.stacked else prepared.firsts
+        every = [output.tensors(choice, item, prepared.architecture) for item in items]
+        for each in zip(*every, strict=True):
+            shapes = [tensor.shape for tensor in each]
+            if output.stacked:
+                shapes = [(len(prepared.inputs), *shapes[0])]
+            yield each[0].dtype, shapes
 
 
-def text_bytes(encoding: NumberEncoding, dtype: int, shapes: Iterable[Sequence[int]]) -> int:
+def text_bytes(encoding: NumberEncoding, dtype: str, shapes: Iterable[Sequence[int]]) -> int:
     """Return the most bytes of JSON that the numbers of tensors of these shapes take."""
     binary, text = ITEM_BYTES[dtype]
     if encoding == "base64":

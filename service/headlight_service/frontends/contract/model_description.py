@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from headlight.description import ModelDescription
+from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.client_codec import TRUNCATIONS
-from headlight.wire.vector_codec import SPECIAL_TOKENS, VECTOR_TYPES
 from headlight_service.frontends.contract.answer_encoding import model_ref
 
 
@@ -31,9 +31,9 @@ def describe(told: ModelDescription) -> pb.GetModelResponse:
         include_prompt=told.include_prompt,
         trained_dimensions=told.trained_dimensions,
         similarity=told.similarity,
-        pooled_dtypes=[VECTOR_TYPES[dtype] for dtype in told.pooled_types],
+        pooled_dtypes=[numbers_of("DataType")[dtype] for dtype in told.pooled_types],
         int8_dimensions=told.int8_dimensions,
-        special_tokens=SPECIAL_TOKENS[told.special_tokens],
+        special_tokens=numbers_of("SpecialTokens")[told.special_tokens],
         truncation=TRUNCATIONS[told.truncation],
         task=told.task,
         labels=told.labels,

@@ -8,33 +8,21 @@ from __future__ import annotations
 
 import functools
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from headlight.errors import InvalidInput
+from headlight.outputs.contract import has_unknown, known, token_choice
+from headlight.outputs.registry import OUTPUTS
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.spans.span_tokens import check_span_count
 from headlight.runtime.tokenization.input_checks import Truncation, too_many_tokens
 from headlight.runtime.values import Floats
-from headlight.wire.attention_codec import (
-    REDUCTIONS,
-    attention_spec,
-    has_unknown,
-    hidden_spec,
-    known,
-    token_choice,
-)
-from headlight.wire.vector_codec import (
-    EMPTY_TEXTS,
-    VECTOR_TYPES,
+from headlight.wire.reading_codec import (
     PromptChoice,
-    pooled_spec,
     priority_of,
     prompt_choice,
-    spans_spec,
     special_tokens_of,
-    tokens_spec,
 )
 from headlight_service.core.evidence.occlusion import of_one_input
 from headlight_service.core.models import ServedModel
@@ -46,13 +34,7 @@ from headlight_service.core.requests.request import (
     Request,
     TokenIds,
 )
-from headlight_service.core.tokenization import check_all_spans
 
-TRUNCATIONS: Mapping[Truncation, pb.Truncation] = {
-    "refuse": pb.TRUNCATION_REFUSE,
-    "cut_end": pb.TRUNCATION_CUT_END,
-    "cut_start": pb.TRUNCATION_CUT_START,
-}
 NO_PROMPT = PromptChoice()
 OCCLUSION = OutputSpec(token_info=True)
 NEWER = "asks for something that this server does not know; it is older than the client"
@@ -113,7 +95,7 @@ def decode_encode(
         special_tokens_of(special, model.special_tokens) if special else None,
         head_masks(message.inputs, model),
         message.dry_run,
-        empty_texts=known("empty_texts", EMPTY_TEXTS, message.empty_texts)
+        empty_texts=known("empty_texts", "EmptyTexts", message.empty_texts)
         if message.empty_texts
         else None,
     )
@@ -241,42 +223,20 @@ def _ids(field: str, value: pb.TokenIds, max_length: int) -> TokenIds:
 
 
 def _outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
-    architecture, tokens = model.runtime.bundle.manifest.architecture, model.max_length
-    layers, heads = architecture.layers, architecture.heads
-    asked, states = outputs.attention, outputs.hidden
-    counts = {
-        "pooled.dtypes": (len(outputs.pooled.dtypes), len(VECTOR_TYPES)),
-        "attention.layers": (len(asked.layers) + len(asked.layer_runs), layers),
-        "attention.heads": (len(asked.heads) + len(asked.head_runs), heads),
-        "attention.pairs": (len(asked.pairs), layers * heads),
-        "attention.reduce": (len(asked.reduce), len(REDUCTIONS)),
-        "attention.spans": (len(asked.spans), tokens),
-        "attention.queries": (len(asked.queries.indices.indices), tokens),
-        "attention.keys": (len(asked.keys.indices.indices), tokens),
-        "hidden.layers": (len(states.layers) + len(states.layer_runs), layers + 1),
-        "hidden.tokens": (len(states.tokens.indices.indices), tokens),
-    }
-    for name, (count, most) in counts.items():
-        check_count(f"outputs.{name}", count, most)
-    lists = outputs.spans.given.inputs
-    if len(lists) > model.limits.max_items:
-        raise InvalidInput(
-            "outputs.spans.given.inputs", f"has {len(lists)} entries; send one for each input"
-        )
-    for at, own in enumerate(lists):
-        check_span_count(f"outputs.spans.given.inputs[{at}]", len(own.spans))
-    check_all_spans(sum(len(own.spans) for own in lists), model.limits.max_request_tokens)
+    architecture, limits = model.runtime.bundle.manifest.architecture, model.limits
+    for name, output in OUTPUTS.items():
+        message = getattr(outputs, name)
+        lists = output.entries(message, architecture, model.max_length, limits)
+        for field, count, most in lists:
+            check_count(f"outputs.{name}.{field}", count, most)
     if has_unknown(outputs):
         raise InvalidInput("outputs", NEWER)
     wanted = {field.name for field, _ in outputs.ListFields()} or {"pooled"}
-    return OutputSpec(
-        pooled=pooled_spec(outputs.pooled) if "pooled" in wanted else False,
-        tokens=tokens_spec(outputs.tokens) if "tokens" in wanted else False,
-        attention=attention_spec(asked) if "attention" in wanted else None,
-        hidden=hidden_spec(states) if "hidden" in wanted else None,
-        token_info="token_info" in wanted,
-        spans=spans_spec(outputs.spans) if "spans" in wanted else None,
-    )
+    specs = {
+        name: output.spec_of(getattr(outputs, name)) if name in wanted else None
+        for name, output in OUTPUTS.items()
+    }
+    return OutputSpec(**specs, token_info="token_info" in wanted)
 
 
 def head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats | None] | None:
@@ -307,4 +267,4 @@ def head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats | 
 
 def decode_truncation(number: int) -> Truncation | None:
     """Return the treatment of long texts; None: not set. Raises InvalidInput."""
-    return known("truncation", TRUNCATIONS, number) if number else None
+    return known("truncation", "Truncation", number) if number else None

@@ -77,7 +77,7 @@ def decode_infer(message: oip.ModelInferRequest, models: Models, call: Call) -> 
         options.special_tokens,
         empty_texts=options.empty_texts,
     )
-    attention, most = outputs.spec.attention, model.limits.max_stream_output_bytes
+    attention, most = outputs.spec.specs.get("attention"), model.limits.max_stream_output_bytes
     if attention is not None and attention.max_bytes is not None:
         most = min(most, attention.max_bytes)
     return Inference(model, request, TensorForm(view.name, outputs.wanted, most))

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput
+from headlight.outputs.maps.token_units import attention_shape, places_of
+from headlight.outputs.tokens import row_count, rows_of
 from headlight.results import ModelRef, TokenList
-from headlight.runtime.attention.token_units import attention_shape
 from headlight.runtime.values import Ids
 from headlight.spec import packed
 from headlight_service.core.requests.answer import Answer, Prepared
@@ -89,30 +90,28 @@ class TensorForm:
 
 def _main(answer: Answer) -> Sequence[NDArray[Any]]:
     """Return the main output of each input, without padding."""
-    if answer.prepared.selection.pooled:
+    if "pooled" in answer.prepared.selection:
         [vectors] = answer.pooled()
         return list(vectors)
-    if answer.prepared.selection.tokens:
-        return [result.tokens for result in answer.results if result.tokens is not None]
-    return [result.attention for result in answer.results if result.attention is not None]
+    name = "tokens" if "tokens" in answer.prepared.selection else "attention"
+    return [result[name] for result in answer.results]
 
 
 def _shape(each: Wanted, prepared: Prepared) -> tuple[int, ...]:
     """Return the extents of one output: the number of inputs, and those of the longest."""
     selection, items = prepared.selection, prepared.items
-    rows = max([item.row_count for item in items])
+    rows = max(map(row_count, items))
     if each.source == "embedding":
-        dtype = selection.vector.dtypes[0]
-        width = selection.vector.width or prepared.architecture.pooled_dim
+        form = selection["pooled"]
+        dtype, width = form.dtypes[0], form.width or prepared.architecture.pooled_dim
         longest: tuple[int, ...] = (packed(width, dtype)[0],)
     elif each.source == "lengths":
         longest = ()
     elif each.source == "token_embeddings":
         longest = (rows, prepared.architecture.dim)
     elif each.source == "attention":
-        assert selection.attention is not None
-        choice = selection.attention
-        shapes = [attention_shape(choice, item.where) for item in items]
+        choice = selection["attention"]
+        shapes = [attention_shape(choice, places_of(item)) for item in items]
         longest = tuple(map(max, zip(*shapes, strict=True)))
         longest = longest if each.place is None else longest[1:]
     else:
@@ -124,11 +123,11 @@ def _type(each: Wanted, prepared: Prepared) -> str:
     """Return the datatype of one output."""
     selection = prepared.selection
     if each.source == "embedding":
-        return NUMBER_TYPES[selection.vector.dtypes[0]]
+        return NUMBER_TYPES[selection["pooled"].dtypes[0]]
     if each.source == "token_embeddings":
-        return NUMBER_TYPES[selection.rows.dtype]
-    if each.source == "attention" and selection.attention is not None:
-        return NUMBER_TYPES[selection.attention.spec.dtype]
+        return NUMBER_TYPES[selection["tokens"].dtype]
+    if each.source == "attention":
+        return NUMBER_TYPES[selection["attention"].spec.dtype]
     return "INT64" if each.source == IDS else "INT32"
 
 
@@ -138,12 +137,12 @@ def _parts(
     """Return one output of each input, without padding."""
     items = prepared.items
     if each.source == "lengths":
-        return [np.array(item.row_count) for item in items]
+        return [np.array(row_count(item)) for item in items]
     if each.source == IDS:
-        return [item.ids if item.rows is None else item.ids[item.rows] for item in items]
+        return [_chosen(item.ids, rows_of(item)) for item in items]
     if each.source == "offsets":
         return [
-            _offsets(tokens.info, item.rows)
+            _offsets(tokens.info, rows_of(item))
             for tokens, item in zip(prepared.inputs, items, strict=True)
         ]
     return main if each.place is None else [part[each.place] for part in main]
@@ -153,7 +152,11 @@ def _offsets(info: TokenList | None, rows: Ids | None) -> NDArray[np.int32]:
     """Return start and end of each token in code points of its text: int32 [T, 2]."""
     assert info is not None
     offsets = np.array([info.starts, info.ends], dtype=np.int32).T
-    return offsets if rows is None else offsets[rows]
+    return _chosen(offsets, rows)
+
+
+def _chosen(values: NDArray[Any], rows: Ids | None) -> NDArray[Any]:
+    return values if rows is None else values[rows]
 
 
 def _padded(parts: Sequence[NDArray[Any]], shape: tuple[int, ...], kind: str) -> bytes:

@@ -9,8 +9,8 @@ from tokenizers import processors
 
 from headlight import InvalidInput
 from headlight.comparison import CompareSpec, EvidenceSpec, EvidenceUnit
-from headlight.runtime.attention.occluded_tokens import hidden_tokens
 from headlight.runtime.comparison.comparison_plan import ComparisonPlan, plan_comparison
+from headlight.runtime.occluded_tokens import hidden_tokens
 from headlight.runtime.tokenization.tokenizer import Tokenizer
 from tests.factory import small_tokenizer
 from tests.service.fakes import manifest

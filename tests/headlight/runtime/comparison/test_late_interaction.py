@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from headlight.outputs.vector_forms import unit_length
 from headlight.runtime.comparison import late_interaction
 from headlight.runtime.comparison.late_interaction import (
     Matches,
@@ -15,7 +16,6 @@ from headlight.runtime.comparison.late_interaction import (
     token_parts,
 )
 from headlight.runtime.values import Floats
-from headlight.runtime.vectors.vector_forms import unit_length
 
 
 def vectors(count: int, seed: int) -> Floats:

@@ -6,19 +6,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headlight.errors import EngineError
+from headlight.outputs.hidden import states
+from headlight.outputs.maps.resolved_spec import whole
+from headlight.outputs.registry import OUTPUTS
+from headlight.outputs.vector_forms import VectorForm
 from headlight.runtime import EncodeItem, Runtime, Selection
-from headlight.runtime.attention.graph_selectors import BatchAttention
-from headlight.runtime.attention.resolved_spec import states, whole
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.encode_items import ItemResult, everything
 from headlight.runtime.engine.batches import pad
 from headlight.runtime.engine.engine import output_names
 from headlight.runtime.values import Ids
-from headlight.runtime.vectors.vector_forms import VectorForm
 
-ALL = everything(
-    Architecture(positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90)
+ARCHITECTURE = Architecture(
+    positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90
 )
+ALL = everything(ARCHITECTURE)
 
 
 def ids_of(length: int, seed: int = 0) -> Ids:
@@ -36,8 +38,9 @@ def test_a_batch_fetches_the_union_of_requested_outputs() -> None:
         EncodeItem(ids_of(2), Selection(pooled=False, attention=whole((1,), 3))),
         EncodeItem(ids_of(2), Selection(tokens=True, hidden=states((2, 0)))),
     ]
-    assert output_names(items) == ["pooled", "tokens", "hidden_0", "hidden_2"]
-    assert BatchAttention(items, 2, 3, 2).outputs == ["attention_1"]
+    works = [each.begin(items, ARCHITECTURE, 2, True) for each in OUTPUTS.values()]
+    names = ["pooled", "tokens", "attention_1", "hidden_0", "hidden_2"]
+    assert output_names(works) == names
 
 
 def test_each_item_gets_exactly_its_requested_outputs_in_order(runtime: Runtime) -> None:
@@ -94,12 +97,10 @@ def test_results_do_not_hold_the_batch_in_memory(runtime: Runtime) -> None:
 def test_vectors_are_equal_with_and_without_token_vectors(
     runtime: Runtime, vector: VectorForm
 ) -> None:
-    wanted = Selection(vector=vector)
+    wanted = Selection(vector)
     texts = [ids_of(3), ids_of(40), ids_of(9)]
     results = runtime.engine.run([EncodeItem(ids, wanted) for ids in texts])
-    others = runtime.engine.run(
-        [EncodeItem(ids, Selection(tokens=True, vector=vector)) for ids in texts]
-    )
+    others = runtime.engine.run([EncodeItem(ids, Selection(vector, tokens=True)) for ids in texts])
     for result, other in zip(results, others, strict=True):
         assert result.tokens is None
         assert result.pooled is not None

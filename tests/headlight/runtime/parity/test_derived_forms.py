@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from headlight.outputs.maps.derived_forms import FORMS, TOP, form, form_error
+from headlight.outputs.maps.graph_selectors import source_of
+from headlight.outputs.maps.token_units import Places
 from headlight.runtime import ItemResult
-from headlight.runtime.attention.graph_selectors import source_of
-from headlight.runtime.attention.token_units import Places
 from headlight.runtime.bundle.manifest import Architecture
-from headlight.runtime.parity.golden_inputs import FORMS, TOP, form, form_error
 from headlight.runtime.values import Floats
 
 ARCHITECTURE = Architecture(
@@ -54,7 +54,8 @@ def right(name: str, scores: Floats) -> ItemResult:
         return ItemResult(attention=sum((at + 1) * maps[:, :, at] for at in range(N)) / 21)  # type: ignore[arg-type]
     keys = np.argsort(-maps, axis=-1, kind="stable")[..., :TOP]
     return ItemResult(
-        attention=np.take_along_axis(maps, keys, axis=-1), indices=keys.astype(np.uint16)
+        attention=np.take_along_axis(maps, keys, axis=-1),
+        attention_indices=keys.astype(np.uint16),
     )
 
 
@@ -70,11 +71,11 @@ def test_the_measured_error_of_a_form_is_its_actual_error(name: str) -> None:
     assert form_error(name, result, maps) < 1e-6
     if name != "scores":
         assert form_error(
-            name, result._replace(attention=attention(result) + 0.25), maps
+            name, ItemResult(result, attention=attention(result) + 0.25), maps
         ) == pytest.approx(0.25, abs=0.1)
     broken = attention(result).copy()
     broken[-1, 0, 0] = np.nan
-    assert form_error(name, result._replace(attention=broken), maps) == np.inf
+    assert form_error(name, ItemResult(result, attention=broken), maps) == np.inf
     other = right(name, some_scores(1))
     assert form_error(name, other, maps) > 1e-2
 
@@ -100,7 +101,7 @@ def test_equal_weights_may_be_in_any_order_without_repeats() -> None:
         entries = np.full((1, 1, 1, TOP), 1 / N, dtype=np.float32)
         return form_error(
             "top_k",
-            ItemResult(attention=entries, indices=np.array([[[keys]]], dtype=np.uint16)),
+            ItemResult(attention=entries, attention_indices=np.array([[[keys]]], dtype=np.uint16)),
             maps,
         )
 
@@ -110,9 +111,5 @@ def test_equal_weights_may_be_in_any_order_without_repeats() -> None:
 
 def test_the_forms_cover_every_output_of_the_graph() -> None:
     """Whole maps are compared with every output."""
-    sources = {
-        name: source_of(choice, Places(N))
-        for name in FORMS
-        if (choice := form(name, ARCHITECTURE).attention)
-    }
+    sources = {name: source_of(form(name, ARCHITECTURE), Places(N)) for name in FORMS}
     assert sorted(sources.values()) == ["mixed", "rows", "scores", "top"]

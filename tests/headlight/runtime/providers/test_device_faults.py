@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 from headlight.errors import DeviceFull, DeviceLost, EngineError, NotFinite
+from headlight.outputs.maps.resolved_spec import whole
+from headlight.outputs.vector_forms import VectorForm
 from headlight.runtime import EncodeItem, Engine, Runtime, Selection
-from headlight.runtime.attention.resolved_spec import whole
 from headlight.runtime.encode_items import ItemResult
 from headlight.runtime.engine.batches import finite_rows
 from headlight.runtime.values import Arrays
-from headlight.runtime.vectors.vector_forms import VectorForm
 from headlight.spec import TokensSpec
 from tests.headlight.runtime.on_cpu import OnCpu, items
 from tests.headlight.runtime.providers.test_cuda_session import REFUSED
@@ -102,11 +102,9 @@ def on_gpu(device: type[OnCpu], bundle_path: Path) -> Runtime:
 
 def assert_same(got: ItemResult | None, expected: ItemResult) -> None:
     assert got is not None
-    pairs: Iterator[tuple[Any, Any]] = zip(got[:4], expected[:4], strict=True)
-    for a, b in pairs:
-        assert (a is None) == (b is None)
-        if a is not None:
-            np.testing.assert_allclose(a, b, atol=1e-5)
+    assert got.keys() == expected.keys()
+    for name, array in got.items():
+        np.testing.assert_allclose(array, expected[name], atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +125,7 @@ def test_a_vector_of_zeros_is_refused_where_unit_length_is_due(
     with pytest.raises(NotFinite, match=r"^a vector of zeros has no unit length; see ") as caught:
         runtime.engine.run(batch)
     assert [at for at, each in enumerate(caught.value.results) if each is None] == [1]
-    plain = texts(5, BAD, vector=VectorForm(16, unit=False), tokens=True)  # as they are
+    plain = texts(5, BAD, pooled=VectorForm(16, unit=False), tokens=True)  # as they are
     [_, found] = runtime.engine.run(plain)
     assert found.pooled is not None
     assert not found.pooled.any()
@@ -142,7 +140,7 @@ def test_zeros_in_the_entries_that_are_left_do_not_suspect_the_gpu(on_gpu: Runti
     change(on_gpu.engine, zero_first)
     on_gpu.engine.run(texts(5))
     with pytest.raises(NotFinite, match="no unit length"):
-        on_gpu.engine.run(texts(5, vector=VectorForm(4)))
+        on_gpu.engine.run(texts(5, pooled=VectorForm(4)))
     on_gpu.engine.run(texts(5))  # it is not lost, though a probe would find it so
 
 

@@ -78,7 +78,7 @@ def test_other_errors_stay_engine_failures(own: Runtime, monkeypatch: pytest.Mon
 def test_a_failed_numpy_allocation_is_reported(
     own: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("pad", "BatchAttention", "cut_out"):
+    for name in ("pad", "output_names", "ItemResult"):
         with monkeypatch.context() as patch:
             patch.setattr(engines, name, lambda *_, **__: np.empty(1 << 50, dtype=np.uint8))
             with pytest.raises(HostFull):

@@ -68,8 +68,8 @@ def test_openvino_attention_matches_onnx_runtime(
         assert b.attention is not None
         np.testing.assert_allclose(b.attention, a.attention, atol=4e-5, rtol=1e-4)
         np.testing.assert_allclose(pooled(b), pooled(a), atol=1e-5)
-        if a.indices is not None:
-            np.testing.assert_array_equal(b.indices, a.indices)
+        if a.attention_indices is not None:
+            np.testing.assert_array_equal(b.attention_indices, a.attention_indices)
 
 
 def test_maps_of_a_single_text_are_written_into_their_buffer(

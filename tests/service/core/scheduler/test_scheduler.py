@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from headlight.errors import DeadlineExceeded, DeviceFull, EngineError, Unavailable
-from headlight.runtime.attention.resolved_spec import whole
+from headlight.outputs.maps.resolved_spec import whole
 from headlight.spec import Priority
 from headlight_service.core.scheduler.batch_policy import BULK_TURN
 from headlight_service.core.scheduler.engine_health import FAILURES_BEFORE_PROBE, EngineLost

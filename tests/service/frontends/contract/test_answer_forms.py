@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headlight.outputs.contract import numbers_of
+from headlight.outputs.hidden import states
+from headlight.outputs.maps.resolved_spec import resolve_attention, whole
+from headlight.outputs.vector_forms import VectorForm
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
-from headlight.runtime.attention.resolved_spec import resolve_attention, states, whole
 from headlight.runtime.encode_items import EncodeItem, Selection, output_bytes
 from headlight.runtime.values import Tokenized
-from headlight.runtime.vectors.vector_forms import VectorForm
 from headlight.spec import AttentionSpec, Number, Reduction
-from headlight.wire.attention_codec import OUTPUT_KINDS
 from headlight.wire.reassembly import Assembly, whole_answer
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
 from headlight_service.frontends.contract import answer_forms as module
@@ -30,7 +31,7 @@ from tests.service.fakes import ARCHITECTURE, DIM, HEADS, LAYERS, info, result
 
 REF = ModelRef("m", "1", "ab" * 32, "cpu", "fp32")
 TIMINGS = Timings(1, 2, 3, 4)
-FIELDS: dict[int, str] = {number: name for name, number in OUTPUT_KINDS.items()}
+FIELDS: dict[int, str] = {number: name for name, number in numbers_of("OutputKind").items()}
 
 
 def prepared(inputs: list[Tokenized], selection: Selection, *, with_info: bool = False) -> Prepared:
@@ -112,11 +113,10 @@ VECTORS = [
 ]
 selections = st.builds(
     Selection,
-    pooled=st.booleans(),
+    pooled=st.just(False) | st.sampled_from(VECTORS),
     tokens=st.booleans(),
     attention=st.none()
     | (SPECS | OTHER_FORMS).map(lambda spec: resolve_attention(spec, ARCHITECTURE, "mean")),
-    vector=st.sampled_from(VECTORS),
     hidden=st.none() | st.lists(st.integers(0, LAYERS), unique=True, min_size=1).map(states),
 )
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from headlight.errors import InvalidInput
+from headlight.outputs.vector_forms import AvailableForms, VectorForm
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.bundle.prompts import LONGEST_PROMPT
-from headlight.runtime.vectors.vector_forms import AvailableForms, VectorForm
 from headlight.spec import TokensSpec
 from headlight_service.core.models import ServedModel
 from headlight_service.frontends.contract.request_decoding import (
@@ -60,13 +60,13 @@ INT8, BINARY, FLOAT16 = pb.DATA_TYPE_INT8, pb.DATA_TYPE_BINARY, pb.DATA_TYPE_FLO
     ],
 )
 def test_pooled_is_resolved(message: pb.PooledOutput, expected: VectorForm) -> None:
-    assert selection(pb.Outputs(pooled=message), MODEL).vector == expected
+    assert selection(pb.Outputs(pooled=message), MODEL)["pooled"] == expected
 
 
 def test_tokens_are_resolved() -> None:
     message = pb.TokensOutput(skip_special=True, normalize=True, dtype=FLOAT16)
     found = selection(pb.Outputs(tokens=message), MODEL)
-    assert found.rows == TokensSpec(skip_special=True, normalize=True, dtype="float16")
+    assert found["tokens"] == TokensSpec(skip_special=True, normalize=True, dtype="float16")
     assert found.needs_tokens
     assert not selection(pb.Outputs(tokens=pb.TokensOutput(normalize=True)), MODEL).needs_tokens
 
@@ -173,7 +173,7 @@ def test_resolved_outputs_are_cached() -> None:
     outputs = pb.Outputs(pooled=pb.PooledOutput(dimensions=2))
     first = selection(outputs, model)
     assert selection(pb.Outputs.FromString(outputs.SerializeToString()), model) is first
-    assert selection(pb.Outputs(pooled=pb.PooledOutput(dimensions=3)), model).vector.width == 3
+    assert selection(pb.Outputs(pooled=pb.PooledOutput(dimensions=3)), model)["pooled"].width == 3
 
 
 def test_refused_outputs_are_refused_again_and_the_cache_is_bounded() -> None:

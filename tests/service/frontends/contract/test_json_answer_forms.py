@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput
-from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.attention.resolved_spec import resolve_attention, states, whole
-from headlight.runtime.encode_items import Selection
+from headlight.outputs.hidden import states
+from headlight.outputs.maps.resolved_spec import resolve_attention, whole
+from headlight.outputs.registry import OUTPUTS as EVERY
+from headlight.runtime.encode_items import ItemResult, Selection
 from headlight.runtime.values import Tokenized
-from headlight_service.core.requests.answer import RAGGED, Answer
+from headlight_service.core.requests.answer import Answer
 from headlight_service.frontends.contract import json_answer_forms as module
 from headlight_service.frontends.contract.answer_encoding import fill
 from headlight_service.frontends.contract.json_answer_forms import (
@@ -49,6 +50,7 @@ TYPES = {
     "DATA_TYPE_BINARY": "i1",
     "DATA_TYPE_UBINARY": "u1",
 }
+RAGGED = [name for each in EVERY.values() if not each.stacked for name in each.tensor_names]
 
 
 def encoded(
@@ -122,7 +124,7 @@ def test_a_key_that_is_not_seen_has_null_as_its_score() -> None:
     _, answered = answer([2], Selection(pooled=False, attention=whole((0,), HEADS)))
     scores = np.zeros((1, HEADS, 2, 2), np.float32)
     scores[..., 1] = -math.inf
-    answered.results[0] = answered.results[0]._replace(attention=scores)
+    answered.results[0] = ItemResult(attention=scores)
     told, _, _ = encoded(answered, "list")
     assert told["attention"]["data"] == [[[[[0.0, None]] * 2] * HEADS]]
     told, _, _ = encoded(answered, "base64")
@@ -130,8 +132,8 @@ def test_a_key_that_is_not_seen_has_null_as_its_score() -> None:
 
 
 @pytest.mark.parametrize("dtype", ITEM_BYTES)
-def test_no_number_is_longer_than_its_reserved_text(dtype: int) -> None:
-    kind: Any = np.dtype(TYPES[pb.DataType.Name(dtype)])
+def test_no_number_is_longer_than_its_reserved_text(dtype: str) -> None:
+    kind: Any = np.dtype(TYPES[f"DATA_TYPE_{dtype.upper()}"])
     binary, text = ITEM_BYTES[dtype]
     assert kind.itemsize == binary
     if kind.kind == "f":

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 from array import array
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 from hypothesis import given
@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from headlight.description import Limits
 from headlight.errors import InvalidInput
+from headlight.outputs.contract import numbers_of
+from headlight.outputs.maps.resolved_spec import resolve_indices
+from headlight.outputs.registry import OUTPUTS
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime
-from headlight.runtime.attention.resolved_spec import resolve_indices
 from headlight.runtime.encode_items import Selection
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.spec import EmptyTexts, SpecialTokens
@@ -22,7 +24,6 @@ from headlight_service.core.requests.request import Pair, TokenIds
 from headlight_service.core.tokenization import TokenizationJob, encoding_job, tokenizing_job
 from headlight_service.frontends.contract import request_decoding
 from headlight_service.frontends.contract.request_decoding import (
-    TRUNCATIONS,
     decode_encode,
     decode_occlude,
     decode_outputs,
@@ -120,7 +121,7 @@ def test_the_default_output_is_pooled(outputs: pb.Outputs | None) -> None:
 
 
 def test_every_truncation_is_decoded() -> None:
-    assert {pb.TRUNCATION_UNSPECIFIED, *TRUNCATIONS.values()} == {*pb.Truncation.values()}
+    assert set(numbers_of("Truncation")) == set(get_args(Truncation))
 
 
 def test_truncation_is_as_the_request_says_else_as_the_service_does() -> None:
@@ -221,13 +222,11 @@ def test_layers_of_hidden_states_count_the_embeddings() -> None:
         hidden=pb.HiddenOutput(layers=[-1, 0]), attention=pb.AttentionOutput(layers=[-1])
     )
     found = selection(outputs, MODEL)
-    assert not found.pooled
-    assert found.attention is not None
-    assert found.hidden is not None
-    assert (found.attention.layers, found.hidden.layers) == ((2,), (3, 0))
-    every = selection(pb.Outputs(hidden=pb.HiddenOutput()), MODEL).hidden
-    assert every is not None
-    assert every.layers == (0, 1, 2, 3)
+    assert {name: choice.layers for name, choice in found.items()} == {
+        "attention": (2,),
+        "hidden": (3, 0),
+    }
+    assert selection(pb.Outputs(hidden=pb.HiddenOutput()), MODEL)["hidden"].layers == (0, 1, 2, 3)
 
 
 @given(st.integers(1, 12), st.lists(st.integers(-15, 15), max_size=6))
@@ -313,7 +312,7 @@ def test_spans_of_all_inputs_are_counted_before_they_are_decoded(
 ) -> None:
     """A message holds millions of them, and each becomes an object."""
     decoded = list[pb.SpansOutput]()
-    monkeypatch.setattr(request_decoding, "spans_spec", decoded.append)
+    monkeypatch.setattr(OUTPUTS["spans"], "spec_of", decoded.append)
     own = pb.TextSpans(spans=[pb.TextSpan(end=1)] * 6)
     outputs = pb.Outputs(spans=pb.SpansOutput(given=pb.GivenSpans(inputs=[own] * 2)))
     with pytest.raises(InvalidInput, match=r"outputs.spans: has 12 spans; at most 10 a request"):

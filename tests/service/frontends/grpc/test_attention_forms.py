@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headlight import AsyncClient, AttentionSpec
-from headlight.runtime.attention.resolved_spec import resolve_attention
+from headlight.outputs.maps.resolved_spec import resolve_attention
 from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight.spec import Reduction
 from tests.service.conftest import Serve
@@ -43,4 +43,4 @@ async def test_scales_of_reduced_queries_arrive_in_chunks(
     choice = resolve_attention(spec, ARCHITECTURE, pooling)
     expected = result(EncodeItem(np.array(IDS), Selection(pooled=False, attention=choice)))
     np.testing.assert_array_equal(found.values, expected.attention)
-    np.testing.assert_array_equal(found.scales, expected.scales)
+    np.testing.assert_array_equal(found.scales, expected.attention_scales)

@@ -9,8 +9,9 @@ import grpc
 import numpy as np
 import pytest
 
+from headlight.outputs.hidden import states
+from headlight.outputs.maps.resolved_spec import whole
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.attention.resolved_spec import states, whole
 from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight_service.app.health import SERVICE
 from headlight_service.frontends.contract.answer_encoding import FRAMING_BYTES

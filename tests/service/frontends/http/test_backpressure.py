@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headlight.runtime.encode_items import ItemResult
 from headlight_service.frontends.contract import json_answer_forms
 from headlight_service.frontends.http import exchange, json_answers
 from tests.service.fakes import FakeRuntime
@@ -176,8 +177,7 @@ def many_entries() -> FakeRuntime:
 
     def run_and_widen(*args: Any, **options: Any) -> Any:
         return [
-            each._replace(pooled=np.resize(each.pooled, 4096))  # type: ignore[arg-type]
-            for each in run(*args, **options)
+            ItemResult(pooled=np.resize(each["pooled"], 4096)) for each in run(*args, **options)
         ]
 
     runtime.engine.run = run_and_widen  # type: ignore[method-assign]

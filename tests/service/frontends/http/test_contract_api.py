@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from google.protobuf.message import Message
 
+from headlight.outputs.registry import OUTPUTS as EVERY
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.app.listen_addresses import taken
 from headlight_service.config.option_types import Address
-from headlight_service.core.requests.answer import RAGGED
 from headlight_service.frontends.contract.json_encoding import json_value
 from headlight_service.frontends.http import dialects
 from headlight_service.frontends.http.dialects import contract_api
@@ -38,6 +38,7 @@ ERROR_FIELDS = {
     *("code", "status", "message", "field", "reason"),
     *("retry_after_ms", "request_id"),
 }
+RAGGED = [name for each in EVERY.values() if not each.stacked for name in each.tensor_names]
 
 
 class Rest:

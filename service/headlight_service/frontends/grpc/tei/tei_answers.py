@@ -37,7 +37,7 @@ class VectorForm:
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
         """Return the bytes beside the numbers. Raises InvalidInput: the answer is too large."""
         overhead = METADATA_BYTES
-        if prepared.selection.tokens:
+        if "tokens" in prepared.selection:
             overhead += ROW_BYTES * prepared.tokens
         size, most = overhead + prepared.data_bytes, self._model.limits.max_unary_response_bytes
         if size > most:
@@ -59,11 +59,10 @@ class VectorForm:
         )
         # Protobuf merges concatenated messages; packed floats are the array's own bytes.
         rest = pb.EmbedResponse(metadata=metadata).SerializeToString()
-        if result.tokens is None:
-            assert result.pooled is not None
-            return packed(result.pooled) + rest
+        if "tokens" not in result:
+            return packed(result["pooled"]) + rest
         # EmbedAllResponse has its metadata in the same field.
-        return b"".join([*map(_row, result.tokens), rest])
+        return b"".join([*map(_row, result["tokens"]), rest])
 
 
 def packed(numbers: Floats) -> bytes:

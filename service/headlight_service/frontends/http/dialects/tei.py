@@ -124,7 +124,7 @@ def _embed_request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedMode
 async def _embed_all(exchange: Exchange) -> Response:
     model, request = await exchange.decoded(_embed_all_request)
     answer, headers = await _vectors(exchange, model, request)
-    tokens = [result.tokens for result in answer.results if result.tokens is not None]
+    tokens = [result["tokens"] for result in answer.results]
     return await exchange.encoded(
         lambda: json_response([*map(lists_of, tokens)], headers=headers), answer.prepared.data_bytes
     )

@@ -1,0 +1,162 @@
+"""Attention: maps of heads, or what is left of them after reductions.
+
+`headlight.outputs.maps` has its choice, its tokens, its graph outputs and its reductions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headlight.outputs.answer_numbers import kind_of_attention
+from headlight.outputs.contract import numbers_of
+from headlight.outputs.maps.derived_forms import FORMS, form, form_error
+from headlight.outputs.maps.graph_selectors import OUTPUTS_OF, BatchAttention
+from headlight.outputs.maps.resolved_spec import Choice, resolve_attention, whole
+from headlight.outputs.maps.token_units import Places, attention_shape, place, places_of
+from headlight.outputs.maps.wire_form import (
+    announce,
+    attention_spec,
+    check_attention,
+    extents,
+)
+from headlight.outputs.output import (
+    Item,
+    Output,
+    Tensor,
+    Told,
+    Work,
+    that_fit,
+)
+from headlight.spec import AXIS_OF, AttentionSpec
+
+if TYPE_CHECKING:
+    from headlight.description import Limits, ModelDescription
+    from headlight.outputs.answer_numbers import Kind
+    from headlight.outputs.vector_forms import AvailableForms
+    from headlight.pb import headlight_pb2 as pb
+    from headlight.runtime.bundle.manifest import Architecture, Manifest
+    from headlight.runtime.values import Arrays, Floats, Role, Tokenized
+
+
+class AttentionMap(Output):
+    """Attention of some layers and heads, in the form of a spec."""
+
+    name = "attention"
+    extras = ("attention_indices", "attention_scales")
+    role: Role = "attend"
+    layered = True
+    selects = True
+    tolerance = "attention"
+    forms = tuple(FORMS)
+
+    def choose(
+        self, spec: AttentionSpec, manifest: Manifest, forms: AvailableForms, *, head: bool
+    ) -> Choice:
+        return resolve_attention(spec, manifest.architecture, manifest.pooling)
+
+    def whole(self, architecture: Architecture) -> Choice:
+        return whole(range(architecture.layers), architecture.heads)
+
+    def place(self, choice: Choice, tokenized: Tokenized, pooling: str) -> Places:
+        return place(choice, tokenized)
+
+    def tensors(self, choice: Choice, item: Item, architecture: Architecture) -> tuple[Tensor, ...]:
+        return _tensors(choice, places_of(item))
+
+    def max_bytes(self, choice: Choice) -> int | None:
+        return choice.spec.max_bytes
+
+    def smaller(self, choice: Choice, items: Sequence[Item], size: int, room: int) -> str:
+        spec, what = choice.spec, "pairs" if choice.spec.pairs else "layers"
+        by_layer = choice.axes[0] in ("layer", "pair")
+        if by_layer and (fitting := that_fit(choice.layers, what, size, room)):
+            return fitting
+        if spec.reduce or spec.top_k or spec.scores or spec.pairs:
+            return ""
+        forms: list[tuple[str, dict[str, Any]]] = [
+            ("dtype float16", {"dtype": "float16"}),
+            ("reduce head_mean", {"reduce": ("head_mean",)}),
+            ("top_k 8", {"top_k": 8}),
+            ("reduce head_mean with dtype float16", {"reduce": ("head_mean",), "dtype": "float16"}),
+        ]
+        if spec.keys == "all" and spec.unit == "token":
+            forms.append(("reduce statistics", {"reduce": ("statistics",), "dtype": "float32"}))
+        for words, changes in forms:
+            form = dataclasses.replace(choice, spec=dataclasses.replace(spec, **changes))
+            tensors = [each for item in items for each in _tensors(form, places_of(item))]
+            if sum(tensor.size_bytes for tensor in tensors) <= room:
+                return f"; {words} would fit"
+        return ""
+
+    def begin(
+        self, items: Sequence[Item], architecture: Architecture, longest: int, unit: bool
+    ) -> Work:
+        return BatchAttention(items, architecture.layers, architecture.heads, longest)
+
+    def graph_shapes(self, architecture: Architecture) -> dict[str, tuple[int, ...]]:
+        layers, selected = range(architecture.layers), [*itertools.chain(*OUTPUTS_OF.values())]
+        shapes: dict[str, tuple[int, ...]] = {
+            name.format(layer): (0, 0, 0, 0) for layer in layers for name in selected
+        }
+        return shapes | {f"rows_{layer}": (0, architecture.heads, 0, 0) for layer in layers}
+
+    def form(self, name: str, architecture: Architecture) -> Choice:
+        return form(name, architecture)
+
+    def form_error(self, name: str, result: Arrays, answer: Floats) -> float:
+        return form_error(name, result, answer)
+
+    def spec_of(self, message: pb.AttentionOutput) -> AttentionSpec:
+        return attention_spec(message)
+
+    def entries(
+        self, message: pb.AttentionOutput, architecture: Architecture, tokens: int, limits: Limits
+    ) -> Iterable[tuple[str, int, int]]:
+        yield "layers", len(message.layers) + len(message.layer_runs), architecture.layers
+        yield "heads", len(message.heads) + len(message.head_runs), architecture.heads
+        yield "pairs", len(message.pairs), architecture.layers * architecture.heads
+        yield "reduce", len(message.reduce), len(AXIS_OF)
+        yield "spans", len(message.spans), tokens
+        yield "queries", len(message.queries.indices.indices), tokens
+        yield "keys", len(message.keys.indices.indices), tokens
+
+    def announce(self, response: pb.EncodeResponse, choice: Choice, items: Sequence[Item]) -> None:
+        announce(response, choice, items)
+
+    def told_axes(self, tensor: str, response: pb.EncodeResponse) -> tuple[str, ...]:
+        axes = tuple(response.attention_map.axes)
+        return axes[:-1] if tensor == "attention_scales" else axes
+
+    def extents(self, response: pb.EncodeResponse, at: int, count: int) -> Mapping[str, int]:
+        return extents(response.attention_map, at, count)
+
+    def promised(
+        self, message: pb.AttentionOutput, model: ModelDescription
+    ) -> Mapping[str, tuple[int, int | None]]:
+        types = numbers_of("DataType")
+        found: dict[str, int] = {"attention": message.dtype or types["float32"]}
+        if message.HasField("top_k"):
+            found["attention_indices"] = types["uint16"]
+        if message.dtype == types["uint8"]:
+            found["attention_scales"] = types["float32"]
+        return {name: (dtype, None) for name, dtype in found.items()}
+
+    def kind(self, tensor: str, message: pb.AttentionOutput, model: ModelDescription) -> Kind:
+        kind = kind_of_attention(attention_spec(message))
+        return "scales" if tensor == "attention_scales" and kind != "positive" else kind
+
+    def check(self, message: pb.AttentionOutput, answer: Told) -> None:
+        check_attention(answer.model, attention_spec(message), answer.response, answer.layouts)
+
+
+def _tensors(choice: Choice, places: Places) -> tuple[Tensor, ...]:
+    spec, shape, axes = choice.spec, attention_shape(choice, places), choice.axes
+    tensors = [Tensor("attention", spec.dtype, shape, axes)]
+    if spec.top_k:
+        tensors.append(Tensor("attention_indices", "uint16", shape, axes))
+    if spec.dtype == "uint8":
+        tensors.append(Tensor("attention_scales", "float32", shape[:-1], axes[:-1]))
+    return tuple(tensors)

@@ -1,0 +1,1 @@
+"""Attention: its choice, its tokens, its graph outputs and their reduction."""

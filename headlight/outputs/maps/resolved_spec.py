@@ -1,0 +1,273 @@
+"""Specs of attention and hidden states, resolved against a model: absolute indices, all checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, get_args
+
+from headlight.errors import InvalidInput
+from headlight.spec import (
+    AXIS_OF,
+    NUMBER_BYTES,
+    AttentionSpec,
+    Indices,
+    NamedChoice,
+    Run,
+    Span,
+    TokenChoice,
+    Unit,
+    check_name,
+)
+
+if TYPE_CHECKING:
+    from headlight.runtime.bundle.manifest import Architecture
+
+ATTENTION = "outputs.attention"
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A resolved choice of attention maps.
+
+    Attributes:
+        spec: the spec as requested.
+        layers: absolute layers in the requested order; for pairs, the layer of each pair.
+        heads: the requested heads of each of `layers`.
+        pooling: pooling of the model.
+        reduced, axes: as in the spec.
+        needs_tokens: whether it requires the input's special tokens, words, or characters of the
+            text.
+    """
+
+    spec: AttentionSpec
+    layers: tuple[int, ...]
+    heads: tuple[tuple[int, ...], ...]
+    pooling: str = "mean"
+
+    @functools.cached_property
+    def reduced(self) -> Mapping[str, str]:
+        return self.spec.reduced
+
+    @functools.cached_property
+    def axes(self) -> tuple[str, ...]:
+        return self.spec.axes
+
+    @functools.cached_property
+    def needs_tokens(self) -> bool:
+        spec = self.spec
+        grouped = spec.unit != "token" or spec.drop_special or "statistics" in spec.reduce
+        return grouped or needs_details(spec.queries) or needs_details(spec.keys)
+
+
+def needs_details(choice: TokenChoice) -> bool:
+    """Return whether a choice of tokens needs special tokens, or characters of the text."""
+    return choice == "special" or isinstance(choice, Span)
+
+
+def whole(layers: Iterable[int], heads: int) -> Choice:
+    """Return the choice of whole maps of these absolute layers."""
+    layers = tuple(layers)
+    return Choice(AttentionSpec(layers=layers), layers, (tuple(range(heads)),) * len(layers))
+
+
+def resolve_attention(spec: AttentionSpec, architecture: Architecture, pooling: str) -> Choice:
+    """Resolve and check a spec, as far as possible without an input.
+
+    Raises:
+        InvalidInput: naming the field and the remedy.
+    """
+    _check_reductions(spec)
+    _check_form(spec)
+    for name, choice in (("queries", spec.queries), ("keys", spec.keys)):
+        check_tokens(f"{ATTENTION}.{name}", choice, pooling)
+    if "pooled_row" in spec.reduce:
+        check_tokens(f"{ATTENTION}.reduce", "pooled", pooling)
+    _refuse(
+        (
+            "pooling_weights" in spec.reduce and pooling == "max",
+            "reduce",
+            "this model pools by max, where no token has a weight; leave it out",
+        )
+    )
+    if spec.pairs:
+        return Choice(spec, *_pairs(spec, architecture), pooling)
+    layers = resolve_indices(f"{ATTENTION}.layers", spec.layers, architecture.layers)
+    of_each = resolve_indices(f"{ATTENTION}.heads", spec.heads, architecture.heads)
+    if "rollout" in spec.reduce and layers != tuple(range(architecture.layers)):
+        raise InvalidInput(
+            f"{ATTENTION}.layers",
+            "rollout multiplies all layers from the first to the last; leave it empty",
+        )
+    return Choice(spec, layers, (of_each,) * len(layers), pooling)
+
+
+def resolve_indices(field: str, indices: Indices, count: int) -> tuple[int, ...]:
+    """Return absolute numbers in the requested order; all if none is named.
+
+    Args:
+        field: name of the field, for errors.
+        indices: each in -count .. count-1, negative from the end; or runs of them.
+        count: number of layers or heads.
+
+    Raises:
+        InvalidInput: one is out of range, a run is empty, or one is named twice.
+    """
+    if not indices:
+        return tuple(range(count))
+    absolute: list[int] = []
+    singles = sum(not isinstance(index, Run) for index in indices)
+    for place, index in enumerate(indices):
+        if isinstance(index, Run):  # a message has runs in a field of their own, after the singles
+            absolute += _run(f"{field.removesuffix('s')}_runs[{place - singles}]", index, count)
+        else:
+            absolute.append(_absolute(f"{field}[{place}]", index, count))
+    if len(set(absolute)) != len(absolute):
+        raise InvalidInput(
+            field, f"names one twice (negative ones count from the end); name each of {count} once"
+        )
+    return tuple(absolute)
+
+
+def _absolute(field: str, index: int, count: int) -> int:
+    if not -count <= index < count:
+        raise InvalidInput(field, f"is {index}; valid are {-count} .. {count - 1}")
+    return index % count
+
+
+def _run(field: str, run: Run, count: int) -> range:
+    begin = run.begin + count if run.begin < 0 else run.begin
+    end = count if run.end is None else run.end + count if run.end < 0 else run.end
+    if not 0 <= begin < end <= count:
+        last = "" if run.end is None else run.end
+        raise InvalidInput(
+            field, f"is the run {run.begin}:{last}, which holds none or leaves 0 .. {count - 1}"
+        )
+    return range(begin, end)
+
+
+def _pairs(
+    spec: AttentionSpec, architecture: Architecture
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    field = f"{ATTENTION}.pairs"
+    _refuse(
+        (bool(spec.layers or spec.heads), "pairs", "stands for layers and heads; leave those empty")
+    )
+    pairs = [
+        (
+            _absolute(f"{field}[{place}].layer", layer, architecture.layers),
+            _absolute(f"{field}[{place}].head", head, architecture.heads),
+        )
+        for place, (layer, head) in enumerate(spec.pairs)
+    ]
+    if len(set(pairs)) != len(pairs):
+        raise InvalidInput(
+            field, "names one twice (negative ones count from the end); name each once"
+        )
+    return tuple(layer for layer, _ in pairs), tuple((head,) for _, head in pairs)
+
+
+def is_one_token(pooling: str) -> bool:
+    """Return whether a text's vector is that of a single token.
+
+    `headlight.outputs.maps.token_units.pooled_token` returns the token.
+    """
+    return pooling in ("cls", "last")
+
+
+def check_tokens(field: str, choice: TokenChoice, pooling: str) -> None:
+    """Check that some input could have such tokens.
+
+    Raises:
+        InvalidInput: no input could.
+    """
+    if isinstance(choice, str):
+        check_name(field, choice, get_args(NamedChoice))
+    if choice == "pooled" and not is_one_token(pooling):
+        weights = field in (f"{ATTENTION}.queries", f"{ATTENTION}.reduce") and pooling != "max"
+        remedy = "use reduce pooling_weights" if weights else "name other tokens"
+        raise InvalidInput(
+            field, f"this model pools by {pooling}: no one token is its vector; {remedy}"
+        )
+    if choice == ():
+        raise InvalidInput(field, "names no token; name at least one, or leave it out for all")
+
+
+def _check_reductions(spec: AttentionSpec) -> None:
+    for name in spec.reduce:
+        check_name(f"{ATTENTION}.reduce", name, AXIS_OF)
+    axes = [AXIS_OF[name] for name in spec.reduce]
+    _refuse(
+        (
+            len(set(axes)) != len(axes),
+            "reduce",
+            f"has two reductions for one axis: {', '.join(spec.reduce)}; choose one for each",
+        ),
+        (
+            "statistics" in axes and len(axes) > 1,
+            "reduce",
+            "statistics are of single heads; leave out the others",
+        ),
+        (
+            spec.scores and bool(spec.reduce),
+            "reduce",
+            "scores cannot be reduced; request weights",
+        ),
+        (
+            bool(spec.pairs) and ("heads" in axes or "layers" in axes),
+            "reduce",
+            "cannot be combined with pairs, which select single heads; use layers and heads",
+        ),
+        (
+            "queries" in axes and spec.queries != "all",
+            "queries",
+            "pooled_row and pooling_weights are of all tokens; leave it out",
+        ),
+    )
+
+
+def _check_form(spec: AttentionSpec) -> None:
+    check_name(f"{ATTENTION}.unit", spec.unit, get_args(Unit))
+    check_name(f"{ATTENTION}.dtype", spec.dtype, NUMBER_BYTES)
+    statistics, tokens, top_k = "statistics" in spec.reduce, spec.unit == "token", spec.top_k
+    whole = top_k is None and spec.keys == "all" and tokens
+    _refuse(
+        (
+            top_k is not None and top_k < 1,
+            "top_k",
+            f"is {top_k}; ask for at least 1, or leave it out",
+        ),
+        (
+            statistics and not whole,
+            "reduce",
+            "statistics are of whole rows of tokens; leave out top_k, keys, unit",
+        ),
+        (statistics and spec.dtype != "float32", "dtype", "statistics are float32"),
+        (
+            spec.scores and spec.dtype == "uint8",
+            "dtype",
+            "scores have no range that 8 bits could cover; use float16 or float32",
+        ),
+        (
+            spec.scores and spec.drop_special,
+            "drop_special",
+            "scores have no sum to restore; choose queries and keys instead",
+        ),
+        (spec.scores and not tokens, "unit", "scores cannot be summed; ask for weights"),
+        (
+            (spec.unit == "span") != bool(spec.spans),
+            "spans",
+            "unit span needs at least one, and no other unit takes any",
+        ),
+    )
+
+
+def _refuse(*rules: tuple[bool, str, str]) -> None:
+    """Raise InvalidInput for the first broken rule.
+
+    A rule has a condition that is true if broken, a field of attention, and the problem.
+    """
+    for broken, field, problem in rules:
+        if broken:
+            raise InvalidInput(f"{ATTENTION}.{field}", problem)

@@ -1,0 +1,311 @@
+"""The seam between an output and what loops over outputs.
+
+One module for each output holds all that is particular to it; `headlight.outputs.registry` lists
+them. In the order of a request:
+
+    spec_of -> choose -> place -> tensors -> begin -> cut -> arrays, announce -> expected, check
+
+`tensors` is the heart: sizes, layouts, chunks and text follow from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from headlight.outputs.contract import numbers_of
+from headlight.outputs.layout import Layout
+
+if TYPE_CHECKING:
+    from headlight.description import Limits, ModelDescription
+    from headlight.interface.arguments import Input
+    from headlight.outputs.answer_numbers import Kind
+    from headlight.outputs.vector_forms import AvailableForms
+    from headlight.pb import headlight_pb2 as pb
+    from headlight.runtime.bundle.manifest import Architecture, Manifest
+    from headlight.runtime.values import Array, Arrays, Floats, Ids, Role, Tokenized
+
+# Types of numbers on the wire, by the contract's names; bits stand 8 to a byte.
+TYPES: dict[str, np.dtype[Any]] = {
+    "float32": np.dtype("<f4"),
+    "float16": np.dtype("<f2"),
+    "uint8": np.dtype("u1"),
+    "uint16": np.dtype("<u2"),
+    "int8": np.dtype("i1"),
+    "binary": np.dtype("i1"),
+    "ubinary": np.dtype("u1"),
+}
+
+
+class Tensor(NamedTuple):
+    """One tensor of an input's answer, known before anything runs."""
+
+    name: str
+    dtype: str  # of TYPES
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its numbers."""
+        return math.prod(self.shape) * TYPES[self.dtype].itemsize
+
+
+def that_fit(layers: Sequence[int], what: str, size: int, room: int) -> str:
+    """Return how many layers, of all that have `size` bytes, fit into `room`; empty: none."""
+    fitting = room * len(layers) // size
+    return f"; {fitting} of these {len(layers)} {what} would fit" if fitting > 0 else ""
+
+
+class Item(Protocol):
+    """One input of a batch; see `headlight.runtime.encode_items.EncodeItem`."""
+
+    @property
+    def ids(self) -> Ids: ...
+    @property
+    def selection(self) -> Mapping[str, Any]: ...
+    @property
+    def places(self) -> Mapping[str, Any]: ...
+    @property
+    def left_out(self) -> int: ...
+
+
+class Told(NamedTuple):
+    """An answer without its numbers, and what it answers."""
+
+    response: pb.EncodeResponse
+    layouts: Mapping[str, Layout]
+    inputs: Sequence[Input]
+    model: ModelDescription
+
+
+def part_name(output: str, at: int) -> str:
+    """Return the name of the stacked tensor at a place of an output."""
+    return f"{output}[{at}]"
+
+
+class Work:
+    """What one output needs of one batch.
+
+    Attributes:
+        names: graph outputs to fetch.
+    """
+
+    def __init__(self, output: Output, items: Sequence[Item]) -> None:
+        self._output, self._items = output, items
+        choices = [item.selection.get(output.name) for item in items]
+        self.names = output.fetched([each for each in choices if each is not None])
+
+    def feeds(self) -> Arrays:
+        """Return inputs of the graph."""
+        return {}
+
+    def buffers(self) -> Arrays:
+        """Return arrays that graph outputs are to be written to."""
+        return {}
+
+    def cut(self, row: int, outputs: Arrays) -> Arrays:
+        """Return one item's tensors by name, without padding, in memory of their own."""
+        item = self._items[row]
+        choice = item.selection.get(self._output.name)
+        return {} if choice is None else self._output.cut(choice, item, outputs, row)
+
+
+class Output:
+    """An output.
+
+    Attributes:
+        name: in requests, answers, metrics, reports and JSON.
+        extras: tensors that an answer may have besides the one of its name.
+        axes: of one input's tensor.
+        width: the size of the model that its vectors have.
+        chosen: field of an answer with the tokens of each input, if some are chosen.
+        role: the cheapest graph that has it.
+        reads: graph outputs, with a row for each token, from which it is computed.
+        layered: whether a tensor of an input has layers.
+        stacked: whether each input has one row of a common tensor, and not a tensor of its own.
+        selects: whether its graph has selectors, which are fed even if it is not requested.
+        tolerance: output whose tolerance applies to it; empty: none is measured.
+        plain: choice of a request that only names it; None: that is no request.
+        by_row: whether a distance is divided by the size of its row: rounding grows with it.
+    """
+
+    name = ""
+    extras: tuple[str, ...] = ()
+    axes: tuple[str, ...] = ("token", "value")
+    width = "dim"
+    chosen = ""
+    role: Role = "embed"
+    reads: tuple[str, ...] = ()
+    layered = False
+    stacked = False
+    selects = False
+    tolerance = ""
+    plain: Any = None
+    by_row = False
+
+    def __init__(self) -> None:
+        self.tensor_names = (self.name, *self.extras)
+
+    # From a request to a choice that fits the model.
+
+    def choose(self, spec: Any, manifest: Manifest, forms: AvailableForms, *, head: bool) -> Any:
+        """Resolve a spec against a model.
+
+        Args:
+            spec: as requested.
+            manifest: of the model.
+            forms: that its pooled vectors can have.
+            head: whether the graph of the layers behind pooling is loaded.
+
+        Raises:
+            InvalidInput: naming the field and the remedy.
+        """
+        raise NotImplementedError
+
+    def whole(self, architecture: Architecture) -> Any:
+        """Return the choice of everything, for measurements and warm-up; None: there is none."""
+        return self.plain
+
+    def needs_tokens(self, choice: Any) -> bool:
+        """Return whether inputs must be tokenised with all details."""
+        return bool(getattr(choice, "needs_tokens", False))
+
+    def any_length(self, choice: Any) -> bool:
+        """Return whether a text may be longer than the model takes."""
+        return False
+
+    def place(self, choice: Any, tokenized: Tokenized, pooling: str) -> Any:
+        """Return the tokens of one input that a choice selects; None: all.
+
+        Raises:
+            InvalidInput: the input lacks them.
+        """
+        return None
+
+    # Known before anything runs.
+
+    def tensors(self, choice: Any, item: Item, architecture: Architecture) -> tuple[Tensor, ...]:
+        """Return the tensors of one input."""
+        raise NotImplementedError
+
+    def layers(self, choice: Any) -> tuple[int, ...]:
+        """Return the absolute layers of its tensors; empty: they have none."""
+        layers: tuple[int, ...] = choice.layers if self.layered else ()
+        return layers
+
+    def max_bytes(self, choice: Any) -> int | None:
+        """Return the bytes that a request allows."""
+        return None
+
+    def smaller(self, choice: Any, items: Sequence[Item], size: int, room: int) -> str:
+        """Return what of a choice of `size` bytes would fit into `room`; empty: nothing does."""
+        return that_fit(choice.layers, "layers", size, room) if self.layered else ""
+
+    # The graph.
+
+    def fetched(self, choices: Sequence[Any]) -> list[str]:
+        """Return the graph outputs that choices need."""
+        return list(self.reads) if choices else []
+
+    def begin(
+        self, items: Sequence[Item], architecture: Architecture, longest: int, unit: bool
+    ) -> Work:
+        """Return the work of one batch, padded to `longest` tokens.
+
+        `unit`: whether pooled vectors have unit length unless a request says otherwise.
+        """
+        return Work(self, items)
+
+    def cut(self, choice: Any, item: Item, outputs: Arrays, row: int) -> Arrays:
+        """Return the tensors of one row of a batch; see `Work.cut`."""
+        raise NotImplementedError
+
+    def usable(self, choice: Any, result: Arrays, unit: bool) -> bool:
+        """Return whether no vector that should have unit length has only zeros."""
+        return True
+
+    # Proof. `forms` are other choices whose numbers follow from those of everything.
+
+    forms: Sequence[str] = ()
+
+    def graph_shapes(self, architecture: Architecture) -> dict[str, tuple[int, ...]]:
+        """Return the graph outputs that it needs, with their shapes; 0 for sizes that vary."""
+        return {}
+
+    def form(self, name: str, architecture: Architecture) -> Any:
+        """Return the choice of one of `forms`."""
+        raise NotImplementedError
+
+    def form_error(self, name: str, result: Arrays, answer: Floats) -> float:
+        """Return the distance of a form from PyTorch's numbers for everything."""
+        raise NotImplementedError
+
+    def expected(self, answers: Mapping[str, Floats]) -> Floats | None:
+        """Return PyTorch's numbers for everything, from those of a golden input."""
+        return answers.get(self.name)
+
+    # The contract, both directions; the client's side has the model's description.
+
+    def spec_of(self, message: Any) -> Any:
+        """Decode a request. Raises InvalidInput if this side does not know a value."""
+        raise NotImplementedError
+
+    def entries(
+        self, message: Any, architecture: Architecture, tokens: int, limits: Limits
+    ) -> Iterable[tuple[str, int, int]]:
+        """Yield the lists of a request: field, entries, and the most that make sense.
+
+        Raises:
+            InvalidInput: another bound is crossed.
+        """
+        return ()
+
+    def announce(self, response: Any, choice: Any, items: Sequence[Item]) -> None:
+        """Put the meaning of its tensors, of one item for each input, into an answer."""
+        if self.chosen and self.name in items[0].places:
+            for item in items:
+                getattr(response, self.chosen).add(indices=item.places[self.name])
+
+    def told_axes(self, tensor: str, response: Any) -> tuple[str, ...]:
+        """Return the axes of one input's tensor in an answer."""
+        return self.axes
+
+    def extents(self, response: Any, at: int, count: int) -> Mapping[str, int]:
+        """Return the extents that some axes must have for an input of `count` tokens."""
+        chosen = getattr(response, self.chosen) if self.chosen else ()
+        return {"token": len(chosen[at].indices) if at < len(chosen) else count}
+
+    def promised(
+        self, message: Any, model: ModelDescription
+    ) -> Mapping[str, tuple[int, int | None]]:
+        """Return the tensors that a request must be answered with.
+
+        By name: the number of its type in the contract, and the width of its vectors, else None.
+        """
+        dtype = message.dtype or numbers_of("DataType")["float32"]
+        width = getattr(message, "dimensions", 0) or getattr(model, self.width)
+        return {self.name: (dtype, width)}
+
+    def kind(self, tensor: str, message: Any, model: ModelDescription) -> Kind:
+        """Return the kind that the numbers of a tensor must be."""
+        field = message.DESCRIPTOR.fields_by_name.get("normalize")
+        as_usual = field and field.has_presence and not message.HasField("normalize")
+        unit = model.normalized if as_usual else field and message.normalize
+        return "unit" if unit else "finite"
+
+    def check(self, message: Any, answer: Told) -> None:
+        """Check what an answer says about its tensors. Raises BadAnswer."""
+
+    # The answer.
+
+    def arrays(self, choice: Any, results: Sequence[Arrays]) -> Mapping[str, Sequence[Array]]:
+        """Return the numbers of all inputs by tensor: a part for each, or the parts of a stack."""
+        return {
+            name: [result[name] for result in results]
+            for name in self.tensor_names
+            if name in results[0]
+        }

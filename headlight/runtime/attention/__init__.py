@@ -1,1 +1,0 @@
-"""Attention and hidden states: their specification, size and reduction."""

@@ -1,1 +1,0 @@
-"""Pooled and token vectors in the requested form."""

@@ -113,7 +113,7 @@ def assert_same(got: ItemResult | None, expected: ItemResult) -> None:
         {},
         {"tokens": True},
         {"vector": VectorForm(16, unit=True)},
-        {"pooled": False, "tokens": True, "rows": TokensSpec(normalize=True)},
+        {"pooled": False, "tokens": TokensSpec(normalize=True)},
     ],
     ids=str,
 )

@@ -290,5 +290,5 @@ def test_options_without_their_condition_are_refused(monkeypatch: pytest.MonkeyP
         importlib.util, "find_spec", lambda name: None if name == "nncf" else found(name)
     )
     assert known_variants(["int8"], [], keep_nearest=0.9) == [("cpu", "int8")]
-    with pytest.raises(BundleError, match=r"needs NNCF \(`pip install '.\[int8\]'"):
+    with pytest.raises(BundleError, match=r"needs NNCF \(pip install '.\[int8\]'"):
         known_variants(["int8"], ["openvino"])

@@ -195,8 +195,7 @@ class Exchange:
         return await self.door.pipeline.codec.run(make)
 
     def _object(self) -> dict[str, Any]:
-        model = self.door.pipeline.models.first
-        value = parse(self.body, limits_of(model.limits, model.most_tokens))
+        value = parse(self.body, limits_of(self.door.pipeline.models.first.limits))
         if not isinstance(value, dict):
             raise InvalidInput("", "the body must be a JSON object, as {...}")
         return value

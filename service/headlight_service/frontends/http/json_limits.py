@@ -1,8 +1,8 @@
 """Limits on the JSON of a body, checked before it becomes objects.
 
 4 MiB of `[1],` are a million lists of 330 bytes each. Bodies are therefore measured as bytes first.
-The limits admit all that the service can answer: `--max-items` inputs with all their options, and
-as many ids as the model takes of them.
+The limits admit `--max-items` inputs with all their options, and `--max-request-tokens` ids. Longer
+lists of ids need gRPC, which has them as numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ NESTING = 32  # levels; the deepest request has 8
 # lists, as of spans.
 LISTS_PER_ITEM, LEAST_LISTS = 4, 40_000
 VALUES_PER_ITEM, VALUES_PER_TOKEN = 64, 16
-BYTES_PER_ID = 4  # three digits and a comma, of the largest body
 BLOCK_BYTES = 1 << 17
 QUOTE, COMMA = ord('"'), ord(",")
 LONE_SURROGATE = re.compile(rb"\xed[\xa0-\xbf]")  # as some programs write it in UTF-8
@@ -43,11 +42,10 @@ class JsonSize(NamedTuple):
     nesting: int
 
 
-def limits_of(limits: Limits, most_tokens: int) -> JsonSize:
-    """Return the limits of bodies for a model that takes so many tokens of a request."""
-    ids = min(most_tokens, limits.max_request_bytes // BYTES_PER_ID)
+def limits_of(limits: Limits) -> JsonSize:
+    """Return the limits of bodies for a model."""
     return JsonSize(
-        VALUES_PER_ITEM * limits.max_items + max(VALUES_PER_TOKEN * limits.max_request_tokens, ids),
+        VALUES_PER_ITEM * limits.max_items + VALUES_PER_TOKEN * limits.max_request_tokens,
         max(LISTS_PER_ITEM * limits.max_items, LEAST_LISTS),
         NESTING,
     )

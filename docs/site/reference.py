@@ -1,4 +1,4 @@
-"""What pages of the site include: Markdown made from the code, the contract and the notebooks."""
+"""Reference pages of the site: Markdown made from the code, the contract and the notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What outputs share of the contract: enumerations, indices, tokens, and refusals of answers.
+"""Parts of the contract that outputs share: enumerations, indices, tokens, and refusals of answers.
 
 Protobuf is imported with the first message, because a runtime in this process needs none.
 """

@@ -1,4 +1,4 @@
-"""What the site makes from the code: every public name is listed."""
+"""Reference pages of the site: every public name is listed."""
 
 from __future__ import annotations
 

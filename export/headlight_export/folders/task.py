@@ -1,4 +1,4 @@
-"""What a folder's model was trained for. Only vectors can be exported so far.
+"""The task of a folder's model. Only models for vectors can be exported so far.
 
 A folder says it in three places: `model_type` of config_sentence_transformers.json, the scores of a
 cross-encoder in config.json, and the classes of transformers in its `architectures`.

@@ -169,7 +169,9 @@ class PartFolder:
         """Remove the pieces of a finished part. Raises OutputError."""
         if saved:
             with self._writing():
-                self._fs.rm([self._join(_piece(number, rows)) for rows in saved])
+                # One that was damaged may have been written anew under its name.
+                names = {_piece(number, rows) for rows in saved}
+                self._fs.rm([self._join(name) for name in sorted(names)])
 
     def kept(self, size: int, rows: int) -> int:
         """Return the number of rows in parts and pieces, of `rows` in parts of `size`."""

@@ -143,10 +143,8 @@ def origins(text: str) -> tuple[str, ...]:
 
 def _as_sent(origin: str) -> str:
     """Return an origin without the port of its scheme, as browsers send it."""
-    scheme = origin.partition(":")[0]
-    return (
-        origin.removesuffix({"http": ":80", "https": ":443"}.get(scheme, "")) if scheme else origin
-    )
+    usual = {"http": ":80", "https": ":443"}
+    return origin.removesuffix(usual.get(origin.partition(":")[0], ""))
 
 
 def _parts(text: str) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headlight.cli.files import OutputError, UsageError
-from headlight.cli.tables.part_folder import PartFolder
+from headlight.cli.tables.growing_part import GrowingPart
+from headlight.cli.tables.part_folder import PartFolder, Piece
 
 SETTINGS = {"--text-column": "body", "input": [["a", 3]]}
 BAD = {"id": 7, "row": 7, "file": "a", "file_row": 7, "error": "has no text"}
@@ -183,3 +184,20 @@ def test_a_damaged_manifest_is_another_job(tmp_path: Path) -> None:
         PartFolder(str(tmp_path)).opened(SETTINGS),
     ):
         pass
+
+
+def test_a_damaged_piece_is_made_anew_and_goes_with_its_part(place: str) -> None:
+    folder = PartFolder(f"{place}/v.parquet.partial")
+    with folder.opened(SETTINGS):
+        folder.add_piece(0, Piece(range(3), part(1, 2, 3), [BAD]))
+        [name] = [each for each in folder._names() if "_piece" in each]
+        folder._put(name, b"half a file")
+        growing = GrowingPart(
+            folder, 0, lambda rows, _: Piece(rows, part(1, 2, 3), [BAD]), folder.piece_rows()[0]
+        )
+        assert growing.end == 0
+        growing.take(range(3), None)
+        with pytest.raises(KeyboardInterrupt), growing.saved_on_error():
+            raise KeyboardInterrupt
+        growing.finish({})
+        assert (folder.done(), folder.piece_rows()) == ({0}, {})

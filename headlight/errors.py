@@ -26,23 +26,53 @@ files; it ends the process at start-up and is never sent.)
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
-import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from headlight.reasons import Phrase, Reason
+from headlight.refusals import Argument, Code, Edge, Path, Refusal, moved, path_of
 
-class Code(enum.StrEnum):
-    """Kind of failure, without reference to a transport."""
+# What is from the modules below belongs to an error, and is imported from here.
+__all__ = [
+    "PYTHON",
+    "BadAnswer",
+    "BundleError",
+    "Code",
+    "DeadlineExceeded",
+    "DeviceFull",
+    "DeviceLost",
+    "EngineError",
+    "HeadlightError",
+    "HostFull",
+    "InvalidInput",
+    "MixedWeights",
+    "NotFinite",
+    "NotFound",
+    "Overloaded",
+    "Phrase",
+    "Reason",
+    "Unauthenticated",
+    "Unavailable",
+    "renamed",
+]
 
-    INVALID_INPUT = "invalid_input"
-    UNAUTHENTICATED = "unauthenticated"
-    NOT_FOUND = "not_found"
-    OVERLOADED = "overloaded"
-    UNAVAILABLE = "unavailable"
-    DEADLINE_EXCEEDED = "deadline_exceeded"
-    INTERNAL = "internal"
-    BUNDLE = "bundle"
+
+# Names and words of Python's arguments, where the contract has others.
+PYTHON = Edge(
+    {Phrase.USE_PROMPT: "use prompt"},
+    {
+        "inputs[*].head_mask": "head_mask",
+        "matrix.dtype": "matrix",
+        "matrix.max_bytes": "matrix_max_bytes",
+        "passage_prompt_text": "passage_prompt",
+        "prompt_text": "prompt",
+        "query_prompt_text": "query_prompt",
+        "target_text": "target",
+        "target_vector": "target",
+    },
+)
 
 
 class HeadlightError(Exception):
@@ -50,14 +80,22 @@ class HeadlightError(Exception):
 
     Attributes:
         code: the kind of failure.
-        message: the problem and its remedy.
+        refusal: what is wrong, as data.
+        message: the same in words: the problem and its remedy.
     """
 
     code: Code = Code.INTERNAL
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+    def __init__(self, problem: Reason | str, field: str | Path = "", /, **args: Argument) -> None:
+        """Make the error of a reason and its arguments, or of words that have none."""
+        path = path_of(field)
+        self.refusal = (
+            Refusal(self.code, path, Reason.AS_IS, {"problem": problem})
+            if isinstance(problem, str)
+            else Refusal(self.code, path, problem, args)
+        )
+        self.message = PYTHON.message(self.refusal)
+        super().__init__(self.message)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exception's own method calls the class with the message, which fails if the class takes
@@ -70,16 +108,35 @@ class InvalidInput(HeadlightError):
     """A value from the caller cannot be served.
 
     Attributes:
-        field: its path in the request, as "inputs[3].text".
+        field: its path in the request, as "inputs[3].text"; or the name of an argument.
         problem: the message without the path.
     """
 
     code = Code.INVALID_INPUT
 
-    def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"{field}: {problem}" if field else problem)
-        self.field = field
-        self.problem = problem
+    def __init__(self, field: str | Path, problem: Reason | str, /, **args: Argument) -> None:
+        super().__init__(problem, field, **args)
+
+    @property
+    def field(self) -> str:
+        return PYTHON.name(self.refusal.path)
+
+    @property
+    def problem(self) -> str:
+        return PYTHON.problem(self.refusal)
+
+    def at(self, path: Path) -> InvalidInput:
+        """Return the same problem of another field."""
+        return InvalidInput(path, self.refusal.reason, **self.refusal.args)
+
+
+@contextlib.contextmanager
+def renamed(moves: Mapping[Path, Path]) -> Iterator[None]:
+    """Name the fields of invalid input otherwise: the longest prefix of a table is replaced."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise error.at(moved(error.refusal.path, moves)) from None
 
 
 class Unauthenticated(HeadlightError):
@@ -103,8 +160,15 @@ class Overloaded(HeadlightError):
 
     code = Code.OVERLOADED
 
-    def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        problem: Reason | str,
+        retry_after_seconds: float | None = None,
+        field: str | Path = "",
+        /,
+        **args: Argument,
+    ) -> None:
+        super().__init__(problem, field, **args)
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -118,14 +182,8 @@ class HostFull(DeviceFull):
     Smaller ones still work.
     """
 
-    def __init__(
-        self,
-        message: str = (
-            "there is not enough memory for this request; ask for less at once: fewer texts, "
-            "shorter texts or less attention, or allow the service more memory"
-        ),
-    ) -> None:
-        super().__init__(message)
+    def __init__(self, problem: Reason | str = Reason.MEMORY, /, **args: Argument) -> None:
+        super().__init__(problem, **args)
 
 
 class Unavailable(HeadlightError):

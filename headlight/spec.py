@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypeVar
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Phrase, Reason
 
 # Reductions of an attention map: at most one for each axis; "statistics" only by itself.
 Reduction = Literal[
@@ -67,10 +67,6 @@ TRUNCATE: tuple[Truncate, ...] = ("refuse", "end", "start")
 # An empty text is refused, or its prompt and special tokens are encoded.
 EmptyTexts = Literal["refuse", "encode"]
 EMPTY_TEXTS: tuple[EmptyTexts, ...] = ("refuse", "encode")
-# In the refusal of a too-long text, for callers of the library and for the service's operator.
-HOW_TO_TRUNCATE = (
-    'as truncate="end"; for all requests of a service: headlight serve --truncation end'
-)
 
 
 class Run(NamedTuple):
@@ -200,14 +196,12 @@ class AttentionSpec:
             heads=indices_of("heads", heads),
             reduce=(reduce,)
             if isinstance(reduce, str)
-            else _each("reduce", reduce, lambda name: name, "names"),
-            pairs=_each("pairs", pairs, tuple, "(layer, head)"),
+            else _each("reduce", reduce, lambda name: name, Phrase.NAMES),
+            pairs=_each("pairs", pairs, tuple, Phrase.LAYERS_AND_HEADS),
             queries=tokens_like("queries", queries),
             keys=tokens_like("keys", keys),
             unit=unit,
-            spans=_each(
-                "spans", spans, lambda span: Span(*span), "(start, end) or (start, end, text)"
-            ),
+            spans=_each("spans", spans, lambda span: Span(*span), Phrase.STARTS_AND_ENDS),
             top_k=top_k,
             dtype=dtype,
             scores=scores,
@@ -276,7 +270,7 @@ def indices_of(field: str, indices: IndicesLike) -> Indices:
         else list(indices)
     )
     if not listed:
-        raise InvalidInput(field, "must name at least one; None means all")
+        raise InvalidInput(field, Reason.NAMES_NONE)
     found: list[int | Run] = []
     for index in listed:
         if isinstance(index, Run):
@@ -291,7 +285,7 @@ def indices_of(field: str, indices: IndicesLike) -> Indices:
         elif index.step in (None, 1):
             found.append(Run(index.start or 0, index.stop))
         else:
-            raise InvalidInput(field, f"has the step {index.step}; name each one")
+            raise InvalidInput(field, Reason.STEP, step=index.step)
     return tuple(found)
 
 
@@ -310,9 +304,7 @@ def check_no_run(field: str, tokens: object) -> None:
     """Raise InvalidInput for tokens named by a Run: its two ends would count as two tokens."""
     if isinstance(tokens, Run):
         ends = f"{tokens.begin}, {tokens.end}" if tokens.end is not None else f"{tokens.begin}, ..."
-        raise InvalidInput(
-            field, f"is a Run; Runs name layers or heads. Name tokens by range({ends})"
-        )
+        raise InvalidInput(field, Reason.A_RUN, ends=ends)
 
 
 def packed(width: int, dtype: VectorType) -> tuple[int, int]:
@@ -324,22 +316,24 @@ def packed(width: int, dtype: VectorType) -> tuple[int, int]:
 def check_dimensions(dimensions: int, width: int, field: str = "outputs.pooled.dimensions") -> None:
     """Raise InvalidInput unless vectors of this width have so many dimensions."""
     if not 1 <= dimensions <= width:
-        raise InvalidInput(field, f"is {dimensions}; this model's vectors have 1 .. {width}")
+        raise InvalidInput(field, Reason.DIMENSIONS, value=dimensions, width=width)
 
 
 def check_name(field: str, name: str, names: Iterable[str]) -> None:
     """Raise InvalidInput unless a name is one of some names."""
     names = tuple(names)
     if name not in names:
-        raise InvalidInput(field, f"is {name!r:.40}; must be one of {', '.join(names)}")
+        raise InvalidInput(field, Reason.NOT_ONE_OF, value=f"{name!r:.40}", names=", ".join(names))
 
 
-def _each(field: str, values: Iterable[Any], make: Callable[[Any], T], what: str) -> tuple[T, ...]:
+def _each(
+    field: str, values: Iterable[Any], make: Callable[[Any], T], kind: Phrase
+) -> tuple[T, ...]:
     """Convert each value. Raises InvalidInput if there is no list, or one cannot be converted."""
     try:
         return tuple([make(value) for value in values])
     except TypeError:
-        raise InvalidInput(field, f"is {values!r}; must be a list of {what}") from None
+        raise InvalidInput(field, Reason.IS_AND_MUST_BE, value=repr(values), kind=kind) from None
 
 
 def _whole(field: str, number: SupportsIndex) -> int:
@@ -350,4 +344,4 @@ def _whole(field: str, number: SupportsIndex) -> int:
     try:
         return operator.index(number)
     except TypeError:
-        raise InvalidInput(field, f"holds {number!r}; name whole numbers") from None
+        raise InvalidInput(field, Reason.NOT_WHOLE, value=f"{number!r}") from None

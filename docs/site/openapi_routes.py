@@ -50,7 +50,7 @@ ERROR = {
             "type": "object",
             "required": [
                 *("code", "status", "message", "field", "reason"),
-                *("retry_after_ms", "request_id"),
+                *("metadata", "retry_after_ms", "request_id"),
             ],
             "properties": {
                 "code": {"type": "string", "description": "Name of the gRPC status."},
@@ -61,6 +61,11 @@ ERROR = {
                     "description": "The request's field at fault, as inputs[3].text.",
                 },
                 "reason": {"type": "string", "description": "As Status.reason of the contract."},
+                "metadata": {
+                    "type": "object",
+                    "additionalProperties": {"type": "string"},
+                    "description": "As Status.metadata of the contract.",
+                },
                 "retry_after_ms": {
                     "type": ["integer", "null"],
                     "description": "Delay before a retry. null: unknown, or no retry helps.",

@@ -19,6 +19,7 @@ from prometheus_client.metrics_core import Metric
 from headlight import errors
 from headlight.cli.commands import parser
 from headlight.cli.main import PARTS
+from headlight.reasons import Phrase, Reason
 from headlight_service.core.admission.shed_error import Shortage
 from headlight_service.frontends.grpc.grpc_status import STATUS_BY_CODE
 from headlight_service.telemetry.metrics import GAUGES, Metrics
@@ -35,6 +36,7 @@ def fragments(root: Path) -> Iterator[tuple[str, str]]:
     yield "contract.md", contract((root / "proto/headlight/v1/headlight.proto").read_text("utf-8"))
     yield "errors.md", error_table()
     yield "reasons.md", "\n".join(f"- `{shortage.value.upper()}`" for shortage in Shortage)
+    yield "refusals.md", refusal_table()
     yield "metrics.md", metric_table()
     for path in sorted((root / "docs/notebooks").glob("*.ipynb")):
         yield f"{path.stem}.md", notebook(path)
@@ -82,6 +84,21 @@ def error_table() -> str:
             if isinstance(error, type) and issubclass(error, errors.HeadlightError)
         ],
     )
+
+
+def refusal_table() -> str:
+    """Return all reasons of a refusal in detail, with the words of the contract."""
+    return table(
+        ("`refusal`", "message"),
+        [(f"`{each.name}`", cell(_in_words(each.value))) for each in Reason],
+    )
+
+
+def _in_words(template: str) -> str:
+    """Return a template with its remedies."""
+    for part in Phrase:
+        template = template.replace(f"{{{part.name}}}", part.value)
+    return template.replace("{{", "{").replace("}}", "}")
 
 
 def registry() -> CollectorRegistry:

@@ -27,7 +27,7 @@ from headlight.analysis.head_kinds import (
     with_patterns,
 )
 from headlight.analysis.token_patterns import PatternShares, TokenPattern
-from headlight.errors import InvalidInput, MixedWeights
+from headlight.errors import InvalidInput, MixedWeights, Reason
 from headlight.interface.arguments import Input, Reading, as_list, text_of
 from headlight.interface.encoder import Encoder
 from headlight.results import Floats, ModelRef
@@ -199,7 +199,7 @@ def some(texts: Iterable[Input] | str) -> list[Input]:
     """Return the inputs as a list. Raises InvalidInput if there are none."""
     inputs = as_list(texts)
     if not inputs:
-        raise InvalidInput("texts", "no text was given; give at least one")
+        raise InvalidInput("texts", Reason.NO_TEXTS)
     return inputs
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.results import AttentionMaps
 from headlight.spec import STATISTICS
 
@@ -104,14 +104,9 @@ def classify(maps: Sequence[AttentionMaps]) -> list[Head]:
     """
     maps = [each for each in maps if len(each.keys.tokens) > 1]
     if not maps:
-        raise InvalidInput(
-            "texts",
-            "every text has one token; give a text of two tokens or more",
-        )
+        raise InvalidInput("texts", Reason.ONE_TOKEN_EACH)
     if any(set(each.statistics) != set(STATISTICS) for each in maps):
-        raise InvalidInput(
-            "maps", "hold no statistics; ask for them by AttentionSpec(reduce=('statistics',))"
-        )
+        raise InvalidInput("maps", Reason.NO_STATISTICS)
     names = maps[0].statistics
     values = np.stack([each.values.reshape(-1, len(names)) for each in maps]).astype(np.float64)
     queries = np.array([_queries(each) for each in maps], dtype=np.float64)  # [texts, statistics]

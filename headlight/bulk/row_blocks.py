@@ -7,11 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from headlight.bulk.signals import result_of, undisturbed
 from headlight.client.call_flow import Failure, Flow, Pause, Retries, Wait, in_order, run
-from headlight.client.calls.list_work import WHEN_MIXED
 from headlight.client.connection_advice import misdirected
 from headlight.description import ModelDescription
 from headlight.errors import (
@@ -22,12 +22,13 @@ from headlight.errors import (
     MixedWeights,
     NotFinite,
     Overloaded,
+    Reason,
     Unavailable,
 )
 from headlight.interface.arguments import Input
 from headlight.printable import escaped
+from headlight.refusals import at_place, place_of
 from headlight.results import ModelRef
-from headlight.wire.status_errors import INPUT_INDEX
 
 ResultT = TypeVar("ResultT")
 
@@ -172,7 +173,7 @@ def encode_blocks(
     block: BlockSize,
     first: int = 0,
     at_once: int | None = None,
-    reword: Callable[[str], str] = str,
+    reword: Callable[[InvalidInput], str] = attrgetter("problem"),
 ) -> None:
     """Encode a list in blocks, several at once, and take the results in order.
 
@@ -213,7 +214,9 @@ def encode_blocks(
         except MixedWeights as error:
             # One block had different weights. The advice to call again is wrong here: all results
             # must come from the same weights.
-            raise MixedWeights(error.message.removesuffix(WHEN_MIXED)) from None
+            if error.refusal.reason is not Reason.MIXED_WEIGHTS:
+                raise
+            raise MixedWeights(Reason.MIXED_IN_A_JOB, **error.refusal.args) from None
         take(block, found)
         return None
 
@@ -256,7 +259,7 @@ def blocks_around(
     error: InvalidInput | NotFinite | DeviceFull,
     problems: dict[int, str],
     skip: bool,
-    reword: Callable[[str], str],
+    reword: Callable[[InvalidInput], str],
 ) -> list[range]:
     """Return the blocks that replace one that failed.
 
@@ -274,8 +277,8 @@ def blocks_around(
     if isinstance(error, InvalidInput):
         place = refused_place(asked, error)
         if not skip:
-            raise InvalidInput(INPUT_INDEX.sub(str(place), error.field), error.problem) from None
-        problems[place] = reword(error.problem)
+            raise error.at(at_place(error.refusal.path, place)) from None
+        problems[place] = reword(error)
         return parts_at(block, place)  # the inputs before it are good
     # Of a runtime; a service halves its own batches.
     if len(asked) > 1:
@@ -301,10 +304,10 @@ def refused_place(asked: Sequence[int], error: InvalidInput) -> int:
     Raises:
         InvalidInput: the error itself, if it names no input.
     """
-    index = INPUT_INDEX.search(error.field)
-    if index is None or int(index[0]) >= len(asked):
+    place = place_of(error.refusal.path)
+    if place is None or place >= len(asked):
         raise error
-    return asked[int(index[0])]
+    return asked[place]
 
 
 def check_weights(before: ModelRef, now: ModelRef) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.results import AttentionMaps, TokenVectors
 from headlight.span_vectors import SpanVectors
 from headlight.spec import AttentionSpec
@@ -111,9 +111,7 @@ def _lists(
 ) -> pa.Array:
     """Return the entries as a list for each row: as many as the row's array has."""
     if len(entries) > MOST_ENTRIES:
-        raise InvalidInput(
-            "batch", f"has {len(entries)} entries in one column of lists; use fewer rows a batch"
-        )
+        raise InvalidInput("batch", Reason.COLUMN_TOO_LONG, count=len(entries))
     counts, missing = np.zeros(rows, np.int64), np.ones(rows, bool)
     counts[list(places)] = [len(each) for each in arrays]
     missing[list(places)] = False

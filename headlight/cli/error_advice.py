@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import re
 
 from headlight.cli.files import OutputError, ReadError, UsageError, source
 from headlight.errors import (
     DeadlineExceeded,
     HeadlightError,
-    InvalidInput,
     Overloaded,
+    Phrase,
+    Reason,
     Unauthenticated,
 )
-from headlight.spec import HOW_TO_TRUNCATE
-from headlight.wire.status_errors import FIELD, TOO_LATE
+from headlight.refusals import Edge, place_of
 
 LESS = "choose a layer by --layer, or give fewer or shorter texts"
 FEWER = "give fewer or shorter texts"
+# The queue, or the work, may outlast the deadline.
+LATE = (Reason.WAIT_BEYOND_DEADLINE, Reason.ALONE_BEYOND_DEADLINE)
 ANOTHER = "name another service by --target"
 TOKEN = "give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"
 # Fields of a request or arguments of the client, in the words of a command line.
 FIELDS = {
     "evidence": "--method",
-    "evidence.method": "--method",
-    "evidence.unit": "--unit",
+    "evidence[*].unit": "--unit",
     "model": "--model",
     "outputs.attention.layers": "--layer",
     "outputs.pooled.dimensions": "--dimensions",
@@ -33,6 +33,7 @@ FIELDS = {
     "priority": "--priority",
     "prompt": "--prompt",
     "prompt_name": "--prompt-name",
+    "prompt_text": "--prompt",
     "passage_prompt": "--passage-prompt",
     "passage_prompt_name": "--passage-prompt-name",
     "passage_prompt_text": "--passage-prompt",
@@ -64,48 +65,40 @@ FIELDS = {
     "outputs.spans.windows.overlap": "--spans OVERLAP",
     "outputs.spans.windows.size": "--spans N",
     "head_mask": "--importance",
+    "inputs[*].head_mask": "--importance",
 }
-CUT_IT = "shorten it, or cut it by --truncate end"
-# Remedies in the words of the wire or of the library, and those of a command line.
-PHRASES = {
-    f"shorten it or ask for truncation, {HOW_TO_TRUNCATE}": CUT_IT,
-    "shorten it or ask for truncation": CUT_IT,
-    HOW_TO_TRUNCATE: "by --truncate end",
-    "ask for fewer layers or inputs, reduce attention, or use EncodeStream": LESS,
-    "ask for fewer layers or inputs per request, or reduce attention": LESS,
-    "send fewer or shorter inputs": FEWER,
-    "send fewer inputs per request": FEWER,
-    "split the request": FEWER,
-    "send or ask for less at once": FEWER,
-    "see the contract, or leave the field out": "leave the option out",
-    "GetModel lists the outputs": "`headlight info` lists what it gives",
-    "and prompt_name must be texts": "and --prompt-name must be texts",
-    "choose none, or use prompt": "it has none; use --prompt",
-    "use prompt_text": "use --prompt",
-    "use prompt": "use --prompt",
-    "leave normalize out": "leave out --normalize and --no-normalize",
-    "send it as metadata or a header, `authorization: Bearer TOKEN`": TOKEN,
-    "this server's; was it replaced?": "this server's",
-    "is the client built from this server's .proto?": "are both of one version?",
-    "it is older than the client": "it is older than this command",
-    "inputs would fit": "texts would fit",
-    "is it older than the contract of the client?": "is it older than this command?",
-    "close idle streams, or try another replica": ANOTHER,
-    "this replica": "the service",
-    "wait, or ask another replica": f"wait, or {ANOTHER}",
-    "try again soon, or another replica": f"try again soon, or {ANOTHER}",
-    "try another replica": ANOTHER,
-    "try another, or this one later": f"try again later, or {ANOTHER}",
-    "send again, on a new stream, what is unanswered": "run the command again",
-    "send ": "give ",
+# Remedies and sentences that the contract words otherwise.
+SENTENCES: dict[Reason | Phrase, str] = {
+    Reason.NO_PROMPT_FOR: "is put before a text, but {what} are used unchanged; leave it out",
+    Reason.NOT_TAKEN: "this model takes {names}; leave out --token-ids",
+    Reason.PROMPT_NOT_UTF8: "and --prompt-name must be texts that UTF-8 can express",
+    Reason.TAKES_IDS: "this model takes token ids, as of `headlight embed --token-ids`",
+    Phrase.CLOSE_OR_ANOTHER: ANOTHER,
+    Phrase.FEWER_INPUTS: FEWER,
+    Phrase.FEWER_OR_SHORTER: FEWER,
+    Phrase.INPUTS_FIT: "; the first {fitting} of these {among} texts would fit",
+    Phrase.LEAVE_FIELD: "leave the option out",
+    Phrase.LEAVE_NORMALIZE: "leave out --normalize and --no-normalize",
+    Phrase.LESS_AT_ONCE: FEWER,
+    Phrase.LESS_OF_A_REQUEST: LESS,
+    Phrase.LESS_OF_ONE_MESSAGE: LESS,
+    Phrase.LESS_OR_SLOWER: "give less at once, or ask for a longer --stall-seconds",
+    Phrase.OLDER_THAN_CLIENT: "it is older than this command",
+    Phrase.OLDER_THAN_CONTRACT: "is it older than this command?",
+    Phrase.ONE_VERSION: "are both of one version?",
+    Phrase.RESEND: "run the command again",
+    Phrase.SEE_OUTPUTS: "`headlight info` lists what it gives",
+    Phrase.SEND_TOKEN: TOKEN,
+    Phrase.SHORTEN_OR_CUT: "shorten it, or cut it by --truncate end",
+    Phrase.SPLIT: FEWER,
+    Phrase.THIS_REPLICA: "the service",
+    Phrase.TOKEN_REPLACED: TOKEN,
+    Phrase.TRY_LATER: f"try again later, or {ANOTHER}",
+    Phrase.TRY_SOON: f"try again soon, or {ANOTHER}",
+    Phrase.USE_PROMPT: "use --prompt",
+    Phrase.WAIT_OR_ANOTHER: f"wait, or {ANOTHER}",
 }
-# The kind of input that a model takes, and how this command line gives it.
-KINDS = {
-    "this model takes ids": "this model takes token ids, as of `headlight embed --token-ids`",
-    "this model takes text": "this model takes text; leave out --token-ids",
-}
-INDEX = re.compile(r"\[(\d+)\]")
-OF_PROMPT = "a prompt is"
+COMMAND_LINE = Edge(SENTENCES, FIELDS)
 
 
 def advice(
@@ -116,22 +109,23 @@ def advice(
     if isinstance(error, HeadlightError):
         message = in_options(error, arguments)
     message = " ".join(message.split())
-    return "; ".join([message, *remedy(error, message, arguments)])
+    return "; ".join([message, *remedy(error, arguments)])
 
 
-def remedy(error: Exception, message: str, arguments: argparse.Namespace) -> list[str]:
+def remedy(error: Exception, arguments: argparse.Namespace) -> list[str]:
     """Return the remedy for an error other than a failed connection, if its message has none."""
-    if isinstance(error, Unauthenticated):
-        return [] if TOKEN in message else [TOKEN]
     if isinstance(error, DeadlineExceeded):
         return ["give more time by --timeout"]
+    if not isinstance(error, HeadlightError):
+        return []
+    reason = error.refusal.reason
+    if isinstance(error, Unauthenticated):
+        return [] if reason in (Reason.NO_TOKEN, Reason.WRONG_TOKEN) else [TOKEN]
     if not isinstance(error, Overloaded):
         return []
     # The queue may be full of this command's own requests.
     late = (
-        ["give more time by --timeout"]
-        if arguments.timeout is not None and TOO_LATE in message
-        else []
+        ["give more time by --timeout"] if arguments.timeout is not None and reason in LATE else []
     )
     again = (
         []
@@ -143,30 +137,23 @@ def remedy(error: Exception, message: str, arguments: argparse.Namespace) -> lis
 
 def in_options(error: HeadlightError, arguments: argparse.Namespace) -> str:
     """Return the problem in terms of an option, a text, a line of a file, or a whole file."""
-    found = FIELD.fullmatch(error.message)
-    field, problem = (found["field"], found["problem"]) if found else ("", error.message)
-    if isinstance(error, InvalidInput):
-        field, problem = error.field, error.problem
-    problem, index = in_words(problem), INDEX.search(field)
-    if field.startswith("inputs[") and index:
-        if problem.startswith(OF_PROMPT):
-            named = "--prompt" if arguments.prompt_name is None else "--prompt-name"
-            return problem.replace(OF_PROMPT, f"{named}: is")
-        if getattr(arguments, "skip_bad", None) is False and source(arguments) is not None:
-            problem += ", or leave such lines out by --skip-bad"
-        return f"{input_text(int(index[1]), arguments)}: {problem}"
-    field = field.removesuffix(".text")
-    if field.startswith("passages[") and index and "places" in arguments:
-        return f"{arguments.places[int(index[1])]}: {problem}"
-    place = FIELDS.get(INDEX.sub("", field), field)
-    return f"{place}: {problem}" if place else problem
+    path, place = error.refusal.path, place_of(error.refusal.path)
+    if place is None or path[0] not in ("inputs", "passages") or "head_mask" in path:
+        return COMMAND_LINE.message(error.refusal)
+    problem = in_words(error)
+    if path[0] == "passages":
+        named = arguments.places[place] if "places" in arguments else COMMAND_LINE.name(path)
+        return f"{named}: {problem}"
+    if error.refusal.reason is Reason.NO_PROMPT_FOR:
+        return f"{'--prompt' if arguments.prompt_name is None else '--prompt-name'}: {problem}"
+    if getattr(arguments, "skip_bad", None) is False and source(arguments) is not None:
+        problem += ", or leave such lines out by --skip-bad"
+    return f"{input_text(place, arguments)}: {problem}"
 
 
-def in_words(problem: str) -> str:
+def in_words(error: HeadlightError) -> str:
     """Return a problem with its remedy in the words of a command line."""
-    for words, ours in PHRASES.items():
-        problem = problem.replace(words, ours)
-    return KINDS.get(problem, problem)
+    return COMMAND_LINE.problem(error.refusal)
 
 
 def input_text(index: int, arguments: argparse.Namespace) -> str:

@@ -192,7 +192,7 @@ class ReadyRetries(Retries):
     def _backoff(self, error: HeadlightError) -> float | None:
         if not isinstance(error, Unavailable):
             return super()._backoff(error)
-        waits = starting(error.message) and time.monotonic() < self._until
+        waits = starting(error) and time.monotonic() < self._until
         return READY_POLL_SECONDS if waits else None
 
 

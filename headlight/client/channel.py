@@ -26,12 +26,14 @@ from headlight.errors import (
     HeadlightError,
     InvalidInput,
     MixedWeights,
+    Phrase,
+    Reason,
     Unauthenticated,
     Unavailable,
 )
 from headlight.pb.headlight_pb2_grpc import HeadlightServiceStub
 from headlight.tls.credentials import PathLike, access
-from headlight.wire.status_errors import error_of_call
+from headlight.wire.status_errors import DETAILS_KEY, error_of_call
 
 ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
 Options = Sequence[tuple[str, Any]]
@@ -39,8 +41,6 @@ Options = Sequence[tuple[str, Any]]
 SERVICE = "headlight.v1.HeadlightService"
 TARGET_VARIABLE, DEFAULT_TARGET = "HEADLIGHT_TARGET", "127.0.0.1:50051"
 READY_SECONDS = 5.0  # in which a service loads a model of usual size
-# google.rpc details, which Headlight's service sends with each error, and gRPC with none.
-DETAILS_KEY = "grpc-status-details-bin"
 # Every call is a pure function of its request, so a retry is safe. Not RESOURCE_EXHAUSTED: gRPC
 # also returns it for a message that is too large, which a retry cannot fix.
 RETRY_POLICY = {
@@ -222,17 +222,16 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         """Return an error of the connection or its credentials with what to do."""
         if not isinstance(found, Unauthenticated | Unavailable):
             return found
-        message = found.message
+        path, reason, args = found.refusal[1:]
         trailing = cast("grpc.Call", error).trailing_metadata() or ()
         if isinstance(found, Unavailable) and DETAILS_KEY not in dict(trailing):
-            message = no_answer(
-                message, self._target, self._spelling, tls=self._tls, certified=self._certified
-            )
+            given = {"tls": self._tls, "certified": self._certified}
+            problem = no_answer(found.message, self._target, self._spelling, **given)
+            path, reason, args = (), Reason.AS_IS, {"problem": problem}
         # a TLS or token file may be the cause
-        told: list[str] = [
-            f"{each}, and what was there before is still used" for each in self._problems()
-        ]
-        return type(found)("; ".join([message, *told]))
+        told = [f"{each}, and what was there before is still used" for each in self._problems()]
+        more = {"more": "; ".join(told)} if told else {}
+        return type(found)(reason, path, **args, **more)
 
     @contextlib.contextmanager
     def _doubts(self) -> Iterator[None]:
@@ -283,10 +282,15 @@ def check_arguments(
     check_target(target)
     check_model(model)
     if timeout is not None and (not isinstance(timeout, numbers.Real) or math.isnan(timeout)):
-        raise InvalidInput("timeout", f"is {timeout!r}; must be a number of seconds")
+        raise InvalidInput(
+            "timeout", Reason.IS_AND_MUST_BE, value=repr(timeout), kind=Phrase.SECONDS
+        )
     if not isinstance(wait_for_ready, int | float) or not wait_for_ready >= 0:
         raise InvalidInput(
-            "wait_for_ready", f"is {wait_for_ready!r}; must be a number of seconds from 0"
+            "wait_for_ready",
+            Reason.IS_AND_MUST_BE,
+            value=repr(wait_for_ready),
+            kind=Phrase.SECONDS_FROM_0,
         )
     if not isinstance(concurrency, numbers.Integral) or concurrency < 1:
         raise ValueError(f"concurrency: is {concurrency!r}; must be a whole number, at least 1")
@@ -303,8 +307,7 @@ def check_model(name: Any) -> None:
     # Python turns a command-line argument that is not UTF-8 into lone surrogates
     except (TypeError, UnicodeEncodeError):
         raise InvalidInput(
-            "model",
-            f"is {name!r}; must be a text that UTF-8 can express, or empty for the only model",
+            "model", Reason.IS_AND_MUST_BE, value=repr(name), kind=Phrase.MODEL_NAME
         ) from None
 
 
@@ -320,16 +323,16 @@ def check_target(target: object) -> None:
     text = target if isinstance(target, str) else ""
     if SCHEMES.match(text):
         return
-    address, where = ADDRESS.fullmatch(text), 'name a service as "host:port"'
+    address, reason = ADDRESS.fullmatch(text), Reason.NO_TARGET
     if address is not None:
-        where = f"a port is a number from 1 to {HIGHEST_PORT}"
+        reason = Reason.PORT
         if (
             len(address["port"]) <= len(str(HIGHEST_PORT))
             and 1 <= int(address["port"] or 0) <= HIGHEST_PORT
         ):
             return  # int refuses thousands of digits
     elif "://" in text:
-        where += ", without what a URL has; TLS is asked for by itself"
+        reason = Reason.A_URL
     elif text.count(":") > 1 and "," not in text:
-        where += ', an address of IPv6 in brackets: "[::1]:50051"'
-    raise InvalidInput("target", f"is {target!r}; {where}")
+        reason = Reason.BARE_IPV6
+    raise InvalidInput("target", reason, target=repr(target), most=HIGHEST_PORT)

@@ -32,10 +32,11 @@ from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.client.channel import ChannelT, ClientBase
 from headlight.comparison import CompareSpec
 from headlight.description import ModelDescription
-from headlight.errors import HeadlightError, InvalidInput, Overloaded, Unavailable
+from headlight.errors import HeadlightError, InvalidInput, Overloaded, Phrase, Reason, Unavailable
 from headlight.interface.arguments import Input, Prompting, Reading, as_list
 from headlight.interface.similarity import similarity
 from headlight.pb import headlight_pb2 as pb
+from headlight.refusals import Refusal
 from headlight.results import Embeddings
 from headlight.span_vectors import SpansSpec
 from headlight.spec import (
@@ -225,7 +226,7 @@ class ClientFlows(ClientBase[ChannelT]):
             except InvalidInput as error:
                 # Of a few characters a tokenizer makes more tokens than they have bytes, and the
                 # limit may be that of another replica.
-                if "EncodeStream" not in error.problem:  # the remedy that the service names
+                if not _fits_a_stream(error.refusal):
                     raise
             else:
                 return work.result()
@@ -337,3 +338,10 @@ class ClientFlows(ClientBase[ChannelT]):
                 call.cancel()
 
         yield from in_order([work] if work.unanswered else [], 1, start, take, retries)
+
+
+def _fits_a_stream(refusal: Refusal) -> bool:
+    """Return whether only the answer in one message is refused; older services do not say so."""
+    if refusal.reason is Reason.AS_IS:
+        return refusal.path[:1] == ("outputs",)
+    return refusal.args.get("remedy") is Phrase.LESS_OF_ONE_MESSAGE

@@ -6,6 +6,11 @@ import os
 import re
 from collections.abc import Callable, Mapping
 
+from headlight.errors import (
+    Reason,
+    Unavailable,
+)
+
 Spelling = Callable[[str], str]  # of an argument of the client, as its caller writes it
 
 # Connection errors of gRPC or its TLS, and their meaning, which needs no other evidence.
@@ -29,8 +34,7 @@ CONNECTIONS = {
 ARGUMENTS = ("target", "tls", "tls_ca", "tls_cert", "tls_key", "tls_server_name")
 # in the handshake; a connection that is lost later has no last error
 CLOSED = re.compile(r"last error: .*: Socket closed")
-# A service opens its port once its model is loaded; a proxy may let calls in before.
-STARTING = ("Connection refused", "error: No such file or directory", "is still being loaded")
+STARTING = ("Connection refused", "error: No such file or directory")
 # In the order in which gRPC reads them.
 PROXIES, EXEMPTIONS = ("grpc_proxy", "https_proxy", "http_proxy"), ("no_grpc_proxy", "no_proxy")
 LOCAL_SCHEMES = ("unix:", "unix-abstract:", "vsock:")
@@ -90,9 +94,10 @@ def host_of(target: str) -> str:
     return target.rpartition("/")[2].rpartition(":")[0].strip("[]")
 
 
-def starting(message: str) -> bool:
-    """Return whether nobody listens yet, as while a service starts."""
-    return any(words in message for words in STARTING)
+def starting(error: Unavailable) -> bool:
+    """Return whether a service starts: nobody listens yet, or a proxy lets calls in before."""
+    loading = error.refusal.reason is Reason.LOADING
+    return loading or any(words in error.message for words in STARTING)
 
 
 def misdirected(message: str) -> bool:

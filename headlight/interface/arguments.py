@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.spec import (
     EMPTY_TEXTS,
     PRIORITIES,
@@ -26,14 +25,6 @@ from headlight.spec import (
 Input = str | tuple[str, str] | Sequence[int] | NDArray[np.integer]
 Vector = NDArray[np.float32]
 LARGEST_ID = 2**63 - 1
-# Fields of requests whose arguments have another name.
-ARGUMENTS = {
-    "matrix.max_bytes": "matrix_max_bytes",
-    "matrix.dtype": "matrix",
-    "target_text": "target",
-    "target_vector": "target",
-}
-HEAD_MASK = re.compile(r"^inputs\[\d+\]\.(?=head_mask$)")  # each input has the caller's
 
 
 class Prompting(TypedDict, total=False):
@@ -60,23 +51,21 @@ def as_list(texts: Iterable[Input] | str, name: str = "texts") -> list[Input]:
     """
     if isinstance(texts, str):
         return [texts]
-    if problem := _no_list(texts):
-        raise InvalidInput(name, problem)
+    if (reason := _no_list(texts)) is not None:
+        raise InvalidInput(name, reason, type=type(texts).__name__)
     return list(texts)
 
 
-def _no_list(texts: object) -> str:
-    """Return why an object is no list of inputs; "" if it may be one."""
-    kind = type(texts).__name__
+def _no_list(texts: object) -> Reason | None:
+    """Return why an object is no list of inputs; None if it may be one."""
     if not isinstance(texts, Iterable):
-        return f"is {kind}; must be a text, or a list of texts, pairs or ids"
+        return Reason.NO_LIST
     if isinstance(texts, Mapping):
-        return f"is a {kind}, of which only the keys would be read; give list(texts.values())"
+        return Reason.ONLY_KEYS
     if isinstance(texts, set | frozenset):
-        return f"is a {kind}, which has no order; give a list"
-    if hasattr(texts, "columns"):  # of pandas, Polars or pyarrow
-        return f"is a {kind}, of which only the names of columns would be read; give one column"
-    return ""
+        return Reason.NO_ORDER
+    # of pandas, Polars or pyarrow
+    return Reason.ONLY_COLUMNS if hasattr(texts, "columns") else None
 
 
 def text_of(given: Input) -> str | tuple[str, str] | None:
@@ -108,36 +97,31 @@ def checked_input(given: Input, field: str) -> str | tuple[str, str] | list[int]
         if ids.ndim == 1 and ids.dtype.kind in "iu" and ids.max(initial=0) <= LARGEST_ID:
             return cast("list[int]", ids.tolist())
     except UnicodeEncodeError:
-        raise InvalidInput(
-            field, "holds a lone surrogate, which UTF-8 cannot express; decode the text properly"
-        ) from None
+        raise InvalidInput(field, Reason.LONE_SURROGATE) from None
     except (TypeError, ValueError):  # a ragged list
         pass
-    raise InvalidInput(
-        field,
-        "must be a text, a pair of texts (a tuple), or a sequence of integer ids (at least one)",
-    )
+    raise InvalidInput(field, Reason.MUST_BE, kind=Phrase.INPUT)
 
 
 def check_choice(field: str, value: object, names: Iterable[str]) -> None:
     """Raise InvalidInput unless a value is None or one of some names."""
     names = list(names)
     if value is not None and not (isinstance(value, str) and value in names):
-        wrong = "" if isinstance(value, str) else f", not {value!r}"
-        raise InvalidInput(field, f"must be None, {' or '.join(map(json.dumps, names))}{wrong}")
+        choices = " or ".join(map(json.dumps, names))
+        if isinstance(value, str):
+            raise InvalidInput(field, Reason.NONE_OF, names=choices)
+        raise InvalidInput(field, Reason.NO_NAME, names=choices, value=repr(value))
 
 
 def check_prompt(name: object, text: object) -> None:
     """Raise InvalidInput unless at most one of both is given, as a text."""
     if name is not None and text is not None:
-        raise InvalidInput("prompt", "and prompt_name are both given; give one of them")
+        raise InvalidInput("prompt", Reason.TWO_PROMPTS)
     try:
         for given in (name, text):
             str.encode("" if given is None else given)  # type: ignore[arg-type]
     except (TypeError, ValueError):  # among others, a lone surrogate
-        raise InvalidInput(
-            "prompt", "and prompt_name must be texts that UTF-8 can express"
-        ) from None
+        raise InvalidInput("prompt", Reason.PROMPT_NOT_UTF8) from None
 
 
 def check_reading(reading: Prompting) -> None:
@@ -163,10 +147,8 @@ def checked_target(target: str | ArrayLike, width: int | None = None) -> str | V
     except (TypeError, ValueError):
         found = np.zeros((0, 0), np.float32)
     if found.ndim != 1 or width not in (None, len(found)) or not np.isfinite(found).all():
-        numbers = "finite numbers" if width is None else f"{width} finite numbers"
-        raise InvalidInput(
-            "target", f"must be a text, or a vector of {numbers}, as encode returns it"
-        )
+        kind = Phrase.VECTOR if width is None else Phrase.VECTOR_OF
+        raise InvalidInput("target", Reason.MUST_BE, kind=kind, width=width or 0)
     return found
 
 
@@ -182,21 +164,12 @@ def checked_head_mask(mask: ArrayLike, layers: int, heads: int) -> NDArray[np.fl
         if given.dtype.kind in "US" or None in given.ravel().tolist():
             raise TypeError
     except (TypeError, ValueError):
-        raise InvalidInput("head_mask", "must hold numbers alone") from None
+        raise InvalidInput("head_mask", Reason.ONLY_NUMBERS) from None
     if found.shape != (layers, heads):
         raise InvalidInput(
-            "head_mask",
-            f"has the shape {found.shape}; this model has {layers} layers of {heads} heads",
+            "head_mask", Reason.HEAD_MASK_SHAPE, shape=str(found.shape), layers=layers, heads=heads
         )
     # Larger ones could overflow, and affect other batch members.
     if not ((found >= 0) & (found <= 1)).all():
-        raise InvalidInput("head_mask", "has a value outside 0 to 1; 1 keeps a head, 0 removes it")
+        raise InvalidInput("head_mask", Reason.HEAD_MASK_RANGE)
     return found
-
-
-def in_arguments(field: str, problem: str) -> InvalidInput:
-    """Return the error of a field of a request; callers have one `prompt` and one `head_mask`."""
-    if field.endswith(("prompt_text", "prompt_name")):
-        problem = problem.replace("use prompt_text", "use prompt")
-    field = ARGUMENTS.get(field, field)
-    return InvalidInput(HEAD_MASK.sub("", field.replace("prompt_text", "prompt")), problem)

@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Phrase, Reason
+from headlight.refusals import Argument
 from headlight.span_vectors import SpansSpec, Windows
 from headlight.spec import (
     AXIS_OF,
@@ -35,7 +36,6 @@ from headlight.spec import (
 
 T = TypeVar("T")
 INT32, UINT32, UINT64 = (-(2**31), 2**31 - 1), (0, 2**32 - 1), (0, 2**64 - 1)
-SPAN = "a start, an end and a text that are whole numbers from 0"
 
 
 def checked_pooled(spec: PooledSpec) -> PooledSpec:
@@ -48,14 +48,15 @@ def checked_pooled(spec: PooledSpec) -> PooledSpec:
     field, given = "outputs.pooled", cast("Any", spec.dtypes)
     # an iterator can be read once, and others read it too
     if isinstance(given, str) or not isinstance(given, Collection):
-        raise InvalidInput(f"{field}.dtypes", f"must be a tuple of {', '.join(VECTOR_BITS)}")
+        raise InvalidInput(
+            f"{field}.dtypes", Reason.MUST_BE, kind=Phrase.TUPLE_OF, names=", ".join(VECTOR_BITS)
+        )
     for name in given:
         check_name(f"{field}.dtypes", name, VECTOR_BITS)
     if spec.normalize is not None:
-        _flag(f"{field}.normalize", spec.normalize, "must be True, False or None")
-    width = f"must be a whole number from 1 to the width of the vectors, and is {spec.dimensions!r}"
+        _flag(f"{field}.normalize", spec.normalize, Phrase.FLAG_OR_NONE)
     return PooledSpec(
-        dimensions=optional(f"{field}.dimensions", spec.dimensions, UINT32, width),
+        dimensions=optional(f"{field}.dimensions", spec.dimensions, UINT32, Phrase.WIDTH),
         normalize=None if spec.normalize is None else bool(spec.normalize),
         dtypes=tuple(given),
     )
@@ -67,27 +68,23 @@ def checked_spans(spec: SpansSpec, inputs: int) -> SpansSpec:
     for name in ("include_special", "beyond_max_length"):
         _flag(f"{field}.{name}", getattr(spec, name))
     if spec.normalize is not None:
-        _flag(f"{field}.normalize", spec.normalize, "must be True, False or None")
+        _flag(f"{field}.normalize", spec.normalize, Phrase.FLAG_OR_NONE)
     checked_mean(f"{field}.pooling", spec.pooling)
     check_name(f"{field}.dtype", spec.dtype, get_args(RowType))
-    width = f"must be a whole number from 1 to the width of the vectors, and is {spec.dimensions!r}"
     if isinstance(kind, str):
         check_name("spans", kind, ["sentences"])
     elif isinstance(kind, Windows):
-        remedy = f"is {kind}; must be Windows of whole numbers from 0"
-        kind = Windows(*each_as("spans", kind, remedy, lambda one: whole_number(one, UINT32)))
+        each = each_as("spans", kind, Phrase.WINDOWS, lambda one: whole_number(one, UINT32))
+        kind = Windows(*each)
     else:
-        remedy = 'must be "sentences", Windows, or for each text a list of (start, end)'
-        kind = each_as("spans", kind, remedy, lambda own: tuple(map(span_of, own)))
+        kind = each_as("spans", kind, Phrase.SPAN_KINDS, lambda own: tuple(map(span_of, own)))
         if len(kind) != inputs:
-            raise InvalidInput(
-                "spans", f"has {len(kind)} lists for {inputs} texts; give a list for each"
-            )
+            raise InvalidInput("spans", Reason.LISTS_FOR_TEXTS, count=len(kind), inputs=inputs)
     return SpansSpec(
         kind=kind,
         include_special=bool(spec.include_special),
         pooling=spec.pooling,
-        dimensions=optional(f"{field}.dimensions", spec.dimensions, UINT32, width),
+        dimensions=optional(f"{field}.dimensions", spec.dimensions, UINT32, Phrase.WIDTH),
         normalize=None if spec.normalize is None else bool(spec.normalize),
         dtype=spec.dtype,
         beyond_max_length=bool(spec.beyond_max_length),
@@ -127,14 +124,16 @@ def checked_attention(spec: AttentionSpec) -> AttentionSpec:
         InvalidInput: it is no AttentionSpec; else as `checked_pooled`.
     """
     if not isinstance(spec, AttentionSpec):
-        raise InvalidInput("spec", f"is a {type(spec).__name__}; must be a headlight.AttentionSpec")
+        raise InvalidInput("spec", Reason.NO_SPEC, type=type(spec).__name__)
     field = "outputs.attention"
     queries = checked_choice(f"{field}.queries", spec.queries)
     keys = checked_choice(f"{field}.keys", spec.keys)
     check_name(f"{field}.unit", spec.unit, get_args(Unit))
     check_name(f"{field}.dtype", spec.dtype, NUMBER_BYTES)
-    names = f"must be a tuple of {', '.join(AXIS_OF)}"
-    reduce = each_as(f"{field}.reduce", spec.reduce, names, lambda name: name)
+    names = ", ".join(AXIS_OF)
+    reduce = each_as(
+        f"{field}.reduce", spec.reduce, Phrase.TUPLE_OF, lambda name: name, names=names
+    )
     for name in reduce:
         check_name(f"{field}.reduce", name, AXIS_OF)
     for name in ("scores", "drop_special"):
@@ -146,29 +145,22 @@ def checked_attention(spec: AttentionSpec) -> AttentionSpec:
         pairs=each_as(
             f"{field}.pairs",
             spec.pairs,
-            "must be a list of (layer, head), two whole numbers each",
+            Phrase.PAIRS,
             _pair,
         ),
         reduce=reduce,
         queries=queries,
         keys=keys,
-        spans=each_as(f"{field}.spans", spec.spans, f"must be Spans, each with {SPAN}", span_of),
-        top_k=optional(
-            f"{field}.top_k", spec.top_k, UINT32, "must be a whole number from 1 to 4294967295"
-        ),
-        max_bytes=optional(
-            f"{field}.max_bytes", spec.max_bytes, UINT64, "must be a whole number from 0"
-        ),
+        spans=each_as(f"{field}.spans", spec.spans, Phrase.SPANS, span_of),
+        top_k=optional(f"{field}.top_k", spec.top_k, UINT32, Phrase.WHOLE_FROM_1),
+        max_bytes=optional(f"{field}.max_bytes", spec.max_bytes, UINT64, Phrase.WHOLE_FROM_0),
     )
 
 
 def check_pieces(spec: AttentionSpec) -> None:
     """Raise InvalidInput for attention whose rows cannot be returned one by one."""
     if spec.dtype == "uint8" or spec.top_k is not None:
-        raise InvalidInput(
-            "attention",
-            "with uint8 or top_k comes in two parts; use `attention`, or leave these out",
-        )
+        raise InvalidInput("attention", Reason.TWO_PARTS)
 
 
 def checked_choice(field: str, choice: TokenChoice) -> TokenChoice:
@@ -178,10 +170,11 @@ def checked_choice(field: str, choice: TokenChoice) -> TokenChoice:
         check_name(field, choice, get_args(NamedChoice))
         return choice
     if isinstance(choice, Span):
-        return each_as(field, [choice], f"must have {SPAN}", span_of)[0]
+        return each_as(field, [choice], Phrase.SPAN, span_of)[0]
     names = ", ".join(get_args(NamedChoice))
-    remedy = f"must be one of {names}, a list of whole numbers, or a Span"
-    return each_as(field, choice, remedy, lambda token: whole_number(token, INT32))
+    return each_as(
+        field, choice, Phrase.TOKENS, lambda token: whole_number(token, INT32), names=names
+    )
 
 
 def _indices(field: str, indices: Indices) -> Indices:
@@ -193,18 +186,18 @@ def _indices(field: str, indices: Indices) -> Indices:
         end = None if given.end is None else whole_number(given.end, INT32)
         return Run(whole_number(given.begin, INT32), end)
 
-    remedy = "must hold whole numbers (of 32 bits) or runs of them"
-    return tuple(sorted(each_as(field, indices, remedy, index), key=lambda one: type(one) is Run))
+    found = each_as(field, indices, Phrase.INDICES, index)
+    return tuple(sorted(found, key=lambda one: type(one) is Run))
 
 
 def each_as(
-    field: str, values: Iterable[Any], remedy: str, make: Callable[[Any], T]
+    field: str, values: Iterable[Any], kind: Phrase, make: Callable[[Any], T], **args: Argument
 ) -> tuple[T, ...]:
     """Convert each value. Raises InvalidInput if there is no list, or one cannot be converted."""
     try:
         return tuple([make(value) for value in values])
     except (TypeError, ValueError):
-        raise InvalidInput(field, remedy) from None
+        raise InvalidInput(field, Reason.MUST_BE, kind=kind, **args) from None
 
 
 def whole_number(value: Any, bounds: tuple[int, int]) -> int:
@@ -225,16 +218,18 @@ def span_of(given: Any) -> Span:
     return Span(*(whole_number(number, UINT32) for number in Span(*given)))
 
 
-def optional(field: str, value: int | None, bounds: tuple[int, int], remedy: str) -> int | None:
+def optional(field: str, value: int | None, bounds: tuple[int, int], kind: Phrase) -> int | None:
     """Return a whole number as Python's, or None. Raises InvalidInput for another value."""
     return (
         None
         if value is None
-        else each_as(field, [value], remedy, lambda one: whole_number(one, bounds))[0]
+        else each_as(
+            field, [value], kind, lambda one: whole_number(one, bounds), value=repr(value)
+        )[0]
     )
 
 
-def _flag(field: str, value: object, remedy: str = "must be True or False") -> None:
+def _flag(field: str, value: object, kind: Phrase = Phrase.FLAG) -> None:
     """Raise InvalidInput unless a value is true or false."""
     if not isinstance(value, int | np.bool_):
-        raise InvalidInput(field, remedy)
+        raise InvalidInput(field, Reason.MUST_BE, kind=kind)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
 from headlight.comparison import (
@@ -15,7 +13,7 @@ from headlight.comparison import (
     EvidenceMethod,
     EvidenceSpec,
 )
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.interface.arguments import Input
 from headlight.interface.checked_specs import (
     INT32,
@@ -26,19 +24,36 @@ from headlight.interface.checked_specs import (
     span_of,
     whole_number,
 )
+from headlight.refusals import Path
 from headlight.spec import RowType, check_name
 
 EvidenceLike = EvidenceMethod | EvidenceSpec | Iterable[EvidenceMethod | EvidenceSpec]
-PROMPT_FIELDS = ("prompt_name", "prompt_text")
-INPUT = re.compile(r"^inputs\[(\d+)\]")
-LIST = "must be a method's name, an EvidenceSpec, or a list of them"
+# Names that the inputs and the prompt of one side have in a request of that side alone.
+QUERY: Mapping[Path, Path] = {
+    ("inputs", 0): ("query",),
+    ("prompt",): ("query_prompt",),
+    ("prompt_name",): ("query_prompt_name",),
+    ("prompt_text",): ("query_prompt_text",),
+}
+PASSAGE: Mapping[Path, Path] = {
+    ("inputs",): ("passages",),
+    ("prompt",): ("passage_prompt",),
+    ("prompt_name",): ("passage_prompt_name",),
+    ("prompt_text",): ("passage_prompt_text",),
+}
+
+
+def side_names(passages: int) -> dict[Path, Path]:
+    """Return the names of inputs that are the query and so many passages."""
+    each: dict[Path, Path] = {("inputs", 1 + at): ("passages", at) for at in range(passages)}
+    return {("inputs",): ("passages",), ("inputs", 0): ("query",)} | each
 
 
 def evidence_specs(evidence: EvidenceLike) -> tuple[EvidenceSpec, ...]:
     """Return evidence as in a spec. Raises InvalidInput: it is no list of methods or specs."""
     given = [evidence] if isinstance(evidence, str | EvidenceSpec) else evidence
     if not isinstance(given, Iterable):
-        raise InvalidInput("evidence", LIST)
+        raise InvalidInput("evidence", Reason.MUST_BE, kind=Phrase.EVIDENCE)
     return tuple(
         each if isinstance(each, EvidenceSpec) else EvidenceSpec(method=each) for each in given
     )
@@ -54,20 +69,18 @@ def checked_comparison(spec: CompareSpec, passages: int) -> CompareSpec:
     if spec.matrix is not None:
         check_name("matrix", spec.matrix, get_args(RowType))
     elif spec.matrix_max_bytes is not None:
-        raise InvalidInput("matrix_max_bytes", "is set, and no matrix is requested; leave it out")
+        raise InvalidInput("matrix_max_bytes", Reason.NO_MATRIX)
     methods = [each.method for each in spec.evidence]
     for at, each in enumerate(methods):
         if each in methods[:at]:
-            raise InvalidInput(
-                f"evidence[{at}].method", f"{each} is requested twice; ask for each method once"
-            )
+            raise InvalidInput(f"evidence[{at}].method", Reason.REQUESTED_TWICE, method=each)
     return dataclasses.replace(
         spec,
         evidence=tuple(
             _evidence(f"evidence[{at}]", each, passages) for at, each in enumerate(spec.evidence)
         ),
         matrix_max_bytes=optional(
-            "matrix_max_bytes", spec.matrix_max_bytes, UINT64, "must be a whole number from 0"
+            "matrix_max_bytes", spec.matrix_max_bytes, UINT64, Phrase.WHOLE_FROM_0
         ),
     )
 
@@ -77,21 +90,17 @@ def _evidence(field: str, spec: EvidenceSpec, passages: int) -> EvidenceSpec:
     check_name(f"{field}.unit", spec.unit, EVIDENCE_UNITS)
     if spec.method != "attention" and (spec.layers or spec.heads):
         raise InvalidInput(
-            f"{field}.{'layers' if spec.layers else 'heads'}",
-            "are of attention alone; leave them out",
+            f"{field}.{'layers' if spec.layers else 'heads'}", Reason.ONLY_OF_ATTENTION
         )
-    remedy = "must be a list of Spans for each passage"
-    spans = each_as(f"{field}.spans", spec.spans, remedy, tuple)
+    spans = each_as(f"{field}.spans", spec.spans, Phrase.SPANS_OF_PASSAGES, tuple)
     if spec.unit != "span" and spans:
-        raise InvalidInput(f"{field}.spans", 'are of unit "span" alone; leave them out')
+        raise InvalidInput(f"{field}.spans", Reason.ONLY_OF_SPANS)
     if spec.unit == "span" and len(spans) != passages:
         raise InvalidInput(
-            f"{field}.spans",
-            f"has {len(spans)} lists for {passages} passages; send one list for each",
+            f"{field}.spans", Reason.LISTS_FOR_PASSAGES, count=len(spans), passages=passages
         )
     if spec.top_k == 0:
-        raise InvalidInput(f"{field}.top_k", "is 0; ask for at least 1, or leave it out")
-    numbers = "must hold whole numbers of 32 bits"
+        raise InvalidInput(f"{field}.top_k", Reason.NO_TOP_K, value=0)
 
     def whole(one: int) -> int:
         return whole_number(one, INT32)
@@ -99,44 +108,21 @@ def _evidence(field: str, spec: EvidenceSpec, passages: int) -> EvidenceSpec:
     return dataclasses.replace(
         spec,
         spans=tuple(
-            each_as(f"{field}.spans[{at}].spans", own, "must be Spans", span_of)
+            each_as(f"{field}.spans[{at}].spans", own, Phrase.SPANS, span_of)
             for at, own in enumerate(spans)
         ),
-        top_k=optional(f"{field}.top_k", spec.top_k, UINT32, "must be a whole number from 1"),
-        layers=each_as(f"{field}.layers", spec.layers, numbers, whole),
-        heads=each_as(f"{field}.heads", spec.heads, numbers, whole),
+        top_k=optional(f"{field}.top_k", spec.top_k, UINT32, Phrase.WHOLE_FROM_1),
+        layers=each_as(f"{field}.layers", spec.layers, Phrase.WHOLE_NUMBERS, whole),
+        heads=each_as(f"{field}.heads", spec.heads, Phrase.WHOLE_NUMBERS, whole),
     )
 
 
 def checked_request(query: Input, passages: Sequence[Input], spec: CompareSpec) -> CompareSpec:
     """Return the checked spec of a comparison. Raises InvalidInput, naming the argument."""
     if not passages:
-        raise InvalidInput("passages", "is empty; send at least one")
+        raise InvalidInput("passages", Reason.NO_ENTRIES)
     for place, given in enumerate((query, *passages)):
         if isinstance(given, tuple) and given and isinstance(given[0], str):
             field = "query" if place == 0 else f"passages[{place - 1}]"
-            raise InvalidInput(field, "is a pair of texts; send a text or ids")
+            raise InvalidInput(field, Reason.PAIR_COMPARED)
     return checked_comparison(spec, len(passages))
-
-
-def comparison_error(error: InvalidInput) -> InvalidInput:
-    """Return an error whose inputs, the query first, are named `query` and `passages[i]`."""
-
-    def named(found: re.Match[str]) -> str:
-        place = int(found[1])
-        return "query" if place == 0 else f"passages[{place - 1}]"
-
-    field = "passages" if error.field == "inputs" else INPUT.sub(named, error.field)
-    return InvalidInput(field, error.problem)
-
-
-@contextlib.contextmanager
-def of_side(side: str) -> Iterator[None]:
-    """Name the inputs and the prompt of one side of a comparison: "query" or "passage"."""
-    try:
-        yield
-    except InvalidInput as error:
-        if error.field in ("prompt", *PROMPT_FIELDS):
-            raise InvalidInput(f"{side}_{error.field}", error.problem) from None
-        into = "query" if side == "query" else r"passages[\1]"
-        raise InvalidInput(INPUT.sub(into, error.field), error.problem) from None

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from headlight.comparison import CompareSpec, Comparison
 from headlight.description import ModelDescription
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.interface.arguments import Input, Prompting, Reading, as_list
 from headlight.interface.comparison_arguments import EvidenceLike, evidence_specs
 from headlight.interface.keywords import suggest_keywords
@@ -137,7 +137,7 @@ class Encoder(abc.ABC):
             float32 [D] for a lone text, else [N, D]; or in the requested type and width.
         """
         if not isinstance(dtype, str):
-            raise InvalidInput("dtype", "names several types; use encode_with_info(...).by_type")
+            raise InvalidInput("dtype", Reason.SEVERAL_TYPES)
         lone = isinstance(texts, str)
         return self._pooled(
             texts,

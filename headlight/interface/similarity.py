@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 
 TINIEST = np.float32(1e-12)  # length of a shorter vector, as in PyTorch: zeros stay zeros
 
@@ -27,9 +27,7 @@ def similarity(measure: str | None, a: ArrayLike, b: ArrayLike) -> NDArray[np.fl
     """
     one, other = _vectors("a", a), _vectors("b", b)
     if one.shape[1] != other.shape[1]:
-        raise InvalidInput(
-            "b", f"has vectors of {other.shape[1]} numbers, and a of {one.shape[1]}; cut both alike"
-        )
+        raise InvalidInput("b", Reason.WIDTHS_DIFFER, width=other.shape[1], other=one.shape[1])
     if measure in ("euclidean", "manhattan"):
         order = 2 if measure == "euclidean" else 1
         rows = [-np.linalg.norm(other - row, order, axis=1) for row in one]
@@ -46,11 +44,7 @@ def _vectors(name: str, given: ArrayLike) -> NDArray[np.float32]:
     except ValueError:  # rows of different lengths
         found = np.empty(0, object)
     if found.dtype.kind != "f" or found.ndim not in (1, 2):
-        raise InvalidInput(
-            name,
-            f"is {found.dtype} of {found.ndim} axes; must be float vectors [N, D] or [D], "
-            "as encode returns them",
-        )
+        raise InvalidInput(name, Reason.NOT_VECTORS, dtype=str(found.dtype), axes=found.ndim)
     return np.atleast_2d(found).astype(np.float32, copy=False)
 
 

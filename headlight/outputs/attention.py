@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headlight.errors import Phrase
 from headlight.outputs.answer_numbers import kind_of_attention
 from headlight.outputs.contract import numbers_of
 from headlight.outputs.maps.derived_forms import FORMS, form, form_error
@@ -30,6 +31,7 @@ from headlight.outputs.output import (
     Work,
     that_fit,
 )
+from headlight.refusals import Argument
 from headlight.spec import AXIS_OF, AttentionSpec
 
 if TYPE_CHECKING:
@@ -69,27 +71,29 @@ class AttentionMap(Output):
     def max_bytes(self, choice: Choice) -> int | None:
         return choice.spec.max_bytes
 
-    def smaller(self, choice: Choice, items: Sequence[Item], size: int, room: int) -> str:
-        spec, what = choice.spec, "pairs" if choice.spec.pairs else "layers"
+    def smaller(
+        self, choice: Choice, items: Sequence[Item], size: int, room: int
+    ) -> dict[str, Argument]:
+        spec, what = choice.spec, Phrase.PAIRS_FIT if choice.spec.pairs else Phrase.LAYERS_FIT
         by_layer = choice.axes[0] in ("layer", "pair")
         if by_layer and (fitting := that_fit(choice.layers, what, size, room)):
             return fitting
         if spec.reduce or spec.top_k or spec.scores or spec.pairs:
-            return ""
-        forms: list[tuple[str, dict[str, Any]]] = [
-            ("dtype float16", {"dtype": "float16"}),
-            ("reduce head_mean", {"reduce": ("head_mean",)}),
-            ("top_k 8", {"top_k": 8}),
-            ("reduce head_mean with dtype float16", {"reduce": ("head_mean",), "dtype": "float16"}),
+            return {}
+        forms: list[tuple[Phrase, dict[str, Any]]] = [
+            (Phrase.FLOAT16_FITS, {"dtype": "float16"}),
+            (Phrase.HEAD_MEAN_FITS, {"reduce": ("head_mean",)}),
+            (Phrase.TOP_K_FITS, {"top_k": 8}),
+            (Phrase.SMALL_HEAD_MEAN_FITS, {"reduce": ("head_mean",), "dtype": "float16"}),
         ]
         if spec.keys == "all" and spec.unit == "token":
-            forms.append(("reduce statistics", {"reduce": ("statistics",), "dtype": "float32"}))
-        for words, changes in forms:
+            forms.append((Phrase.STATISTICS_FIT, {"reduce": ("statistics",), "dtype": "float32"}))
+        for fits, changes in forms:
             form = dataclasses.replace(choice, spec=dataclasses.replace(spec, **changes))
             tensors = [each for item in items for each in _tensors(form, places_of(item))]
             if sum(tensor.size_bytes for tensor in tensors) <= room:
-                return f"; {words} would fit"
-        return ""
+                return {"fits": fits}
+        return {}
 
     def begin(
         self, items: Sequence[Item], architecture: Architecture, longest: int, unit: bool

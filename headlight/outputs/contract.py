@@ -9,7 +9,7 @@ import functools
 from collections.abc import Container, Mapping, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headlight.errors import BadAnswer, InvalidInput
+from headlight.errors import BadAnswer, InvalidInput, Reason
 from headlight.printable import escaped, shortened
 from headlight.spec import Indices, NamedChoice, Run, Span, TokenChoice
 
@@ -76,9 +76,7 @@ def known(
     """
     name = unspecified if number == 0 else _names(enum).get(number)
     if name is None or not (names is None or number == 0 or name in names):
-        raise InvalidInput(
-            field, f"{number} is not known to this server; see the contract, or leave the field out"
-        )
+        raise InvalidInput(field, Reason.NOT_KNOWN, number=number)
     return name
 
 
@@ -119,9 +117,7 @@ def token_choice(field: str, selector: pb.TokenSelector) -> TokenChoice:
         return tuple(selector.indices.indices)
     if kind == "span":
         return span_in(selector.span)
-    raise InvalidInput(
-        field, "is empty; set named, indices or span, or leave it out for all tokens"
-    )
+    raise InvalidInput(field, Reason.NO_TOKENS_CHOSEN)
 
 
 def selector_of(choice: TokenChoice) -> pb.TokenSelector | None:

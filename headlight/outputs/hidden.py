@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.interface.checked_specs import checked_hidden
 from headlight.outputs.answer_places import check_numbers_of, check_places, resolved
 from headlight.outputs.contract import (
@@ -68,10 +68,7 @@ class HiddenStates(Output):
         check_tokens(f"{HIDDEN}.tokens", spec.tokens, manifest.pooling)
         check_name(f"{HIDDEN}.dtype", spec.dtype, NUMBER_BYTES)
         if spec.dtype == "uint8":
-            raise InvalidInput(
-                f"{HIDDEN}.dtype",
-                "hidden states have no range that 8 bits could cover; use float16",
-            )
+            raise InvalidInput(f"{HIDDEN}.dtype", Reason.NO_RANGE_OF_8_BITS)
         return States(
             resolve_indices(f"{HIDDEN}.layers", spec.layers, manifest.architecture.layers + 1), spec
         )

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from headlight.errors import Phrase
 from headlight.outputs.contract import numbers_of
 from headlight.outputs.layout import Layout
+from headlight.refusals import Argument
 
 if TYPE_CHECKING:
     from headlight.description import Limits, ModelDescription
@@ -54,10 +56,10 @@ class Tensor(NamedTuple):
         return math.prod(self.shape) * TYPES[self.dtype].itemsize
 
 
-def that_fit(layers: Sequence[int], what: str, size: int, room: int) -> str:
+def that_fit(layers: Sequence[int], fits: Phrase, size: int, room: int) -> dict[str, Argument]:
     """Return how many layers, of all that have `size` bytes, fit into `room`; empty: none."""
     fitting = room * len(layers) // size
-    return f"; {fitting} of these {len(layers)} {what} would fit" if fitting > 0 else ""
+    return {"fits": fits, "fitting": fitting, "among": len(layers)} if fitting > 0 else {}
 
 
 class Item(Protocol):
@@ -201,9 +203,11 @@ class Output:
         """Return the bytes that a request allows."""
         return None
 
-    def smaller(self, choice: Any, items: Sequence[Item], size: int, room: int) -> str:
-        """Return what of a choice of `size` bytes would fit into `room`; empty: nothing does."""
-        return that_fit(choice.layers, "layers", size, room) if self.layered else ""
+    def smaller(
+        self, choice: Any, items: Sequence[Item], size: int, room: int
+    ) -> dict[str, Argument]:
+        """Return `fits`, what of a choice of `size` bytes fits into `room`; empty: nothing does."""
+        return that_fit(choice.layers, Phrase.LAYERS_FIT, size, room) if self.layered else {}
 
     # The graph.
 

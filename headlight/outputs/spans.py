@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.interface.checked_specs import checked_mean
 from headlight.outputs.contract import (
     known,
@@ -132,25 +132,13 @@ class SpanMeans(Output):
         if spec.pooling is not None:
             check_name(f"{SPANS}.pooling", spec.pooling, ["mean"])
         elif manifest.pooling != "mean":
-            raise InvalidInput(
-                f"{SPANS}.pooling",
-                "vectors of spans are means of tokens, and this model pools by "
-                f'{manifest.pooling}; ask for "mean" if that is meant',
-            )
+            raise InvalidInput(f"{SPANS}.pooling", Reason.SPANS_ARE_MEANS, pooling=manifest.pooling)
         if isinstance(spec.kind, Windows):
             check_windows(spec.kind)
         if manifest.dense_layers is None and not head:
-            raise InvalidInput(
-                SPANS,
-                "an earlier export does not say whether this model has Dense layers; "
-                "export it again: headlight export MODEL --out BUNDLE",
-            )
+            raise InvalidInput(SPANS, Reason.UNKNOWN_DENSE)
         if manifest.dense_layers and not head:
-            raise InvalidInput(
-                SPANS,
-                "needs the graph `head` of the layers behind pooling, which this bundle lacks; "
-                "write it with this version: headlight export MODEL --out BUNDLE",
-            )
+            raise InvalidInput(SPANS, Reason.NO_HEAD_GRAPH)
         return SpanChoice(spec, VectorForm(spec.dimensions, spec.normalize))
 
     def needs_tokens(self, choice: SpanChoice) -> bool:
@@ -175,7 +163,7 @@ class SpanMeans(Output):
         field, kind = SPANS, message.WhichOneof("kind")
         kinds: Literal["sentences"] | Windows | tuple[tuple[Span, ...], ...] = "sentences"
         if kind is None:
-            raise InvalidInput(field, "has no kind; set given, sentences or windows")
+            raise InvalidInput(field, Reason.NO_KIND)
         if kind == "windows":
             kinds = Windows(message.windows.size, message.windows.overlap)
         elif kind == "given":
@@ -195,9 +183,7 @@ class SpanMeans(Output):
     ) -> Iterable[tuple[str, int, int]]:
         lists = message.given.inputs
         if len(lists) > limits.max_items:
-            raise InvalidInput(
-                f"{SPANS}.given.inputs", f"has {len(lists)} entries; send one for each input"
-            )
+            raise InvalidInput(f"{SPANS}.given.inputs", Reason.ONE_FOR_EACH_INPUT, count=len(lists))
         for at, own in enumerate(lists):
             check_span_count(f"{SPANS}.given.inputs[{at}]", len(own.spans))
         check_all_spans(sum(len(own.spans) for own in lists), limits.max_request_tokens)
@@ -224,25 +210,23 @@ def check_windows(windows: Windows) -> None:
     """Raise InvalidInput for windows without a token, or that would not advance."""
     size, overlap = windows
     if size < 1:
-        raise InvalidInput(f"{SPANS}.windows.size", f"is {size}; must be at least 1")
+        raise InvalidInput(f"{SPANS}.windows.size", Reason.WINDOW_SIZE, size=size)
     if not 0 <= overlap < size:
         raise InvalidInput(
-            f"{SPANS}.windows.overlap", f"is {overlap}; must be from 0 to {size - 1}, below size"
+            f"{SPANS}.windows.overlap", Reason.WINDOW_OVERLAP, overlap=overlap, most=size - 1
         )
 
 
 def check_all_spans(count: int, most: int) -> None:
     """Raise InvalidInput if the spans of all inputs of a request are too many."""
     if count > most:
-        raise InvalidInput(SPANS, f"has {count} spans; at most {most} a request, split it")
+        raise InvalidInput(SPANS, Reason.SPANS_OF_A_REQUEST, count=count, most=most)
 
 
 def check_span_count(field: str, count: int) -> None:
     """Raise InvalidInput for no span, or for more than one input may have."""
     if not 1 <= count <= MOST_SPANS:
-        raise InvalidInput(
-            field, f"has {count} spans; 1 to {MOST_SPANS} are answered, split the text or ask less"
-        )
+        raise InvalidInput(field, Reason.SPANS_OF_AN_INPUT, count=count, most=MOST_SPANS)
 
 
 def spans_output(spec: SpansSpec) -> pb.SpansOutput:

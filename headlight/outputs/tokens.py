@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.interface.checked_specs import checked_tokens
 from headlight.outputs.answer_places import check_places
 from headlight.outputs.contract import known, messages, numbers_of
@@ -45,14 +45,11 @@ class TokenRows(Output):
             return None
         info = tokenized.info
         if info is None or (choice.skip_special and tokenized.words is None):
-            raise InvalidInput(
-                f"{TOKENS}.skip_special",
-                "special tokens are known only for texts; send texts instead of ids",
-            )
+            raise InvalidInput(f"{TOKENS}.skip_special", Reason.SPECIAL_UNKNOWN)
         skips = ((choice.skip_special, info.special), (choice.skip_prompt, info.prompt))
         left = np.flatnonzero(~np.any([marks for skipped, marks in skips if skipped], axis=0))
         if not len(left):
-            raise InvalidInput(TOKENS, "skips every token of this input; skip fewer")
+            raise InvalidInput(TOKENS, Reason.ALL_SKIPPED)
         return left
 
     def tensors(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.spec import (
     VECTOR_BITS,
     PooledSpec,
@@ -96,29 +96,20 @@ def resolve_pooled(spec: PooledSpec, forms: AvailableForms) -> VectorForm:
     for dtype in dtypes:
         check_name(f"{POOLED}.dtypes", dtype, VECTOR_BITS)
     if len(set(dtypes)) != len(dtypes):
-        raise InvalidInput(
-            f"{POOLED}.dtypes", f"names one twice: {', '.join(dtypes)}; name each once"
-        )
+        raise InvalidInput(f"{POOLED}.dtypes", Reason.TWICE_AMONG, names=", ".join(dtypes))
     for dtype in dtypes:
         if VECTOR_BITS[dtype] == 1 and width % 8:
             raise InvalidInput(
-                f"{POOLED}.dimensions",
-                f"is {width}; {dtype} packs 8 into a byte, ask for a multiple of 8",
+                f"{POOLED}.dimensions", Reason.NOT_A_MULTIPLE, width=width, dtype=dtype
             )
     if "int8" not in dtypes:
         return VectorForm(width, unit, dtypes)
     if unit != forms.normalize:
         as_usual = "normalised" if forms.normalize else "not normalised"
-        raise InvalidInput(
-            f"{POOLED}.normalize", f"int8 was calibrated on vectors {as_usual}; leave normalize out"
-        )
+        raise InvalidInput(f"{POOLED}.normalize", Reason.INT8_CALIBRATED, form=as_usual)
     if width not in forms.ranges:
         have = f"those of {', '.join(map(str, sorted(forms.ranges)))}" if forms.ranges else "none"
-        raise InvalidInput(
-            f"{POOLED}.dtypes",
-            f"int8 of {width} dimensions needs their ranges, and this bundle has {have};"
-            " export it with `headlight export --calibration TEXTS`",
-        )
+        raise InvalidInput(f"{POOLED}.dtypes", Reason.INT8_RANGES, width=width, have=have)
     return VectorForm(width, unit, dtypes, forms.ranges[width])
 
 

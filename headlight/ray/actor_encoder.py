@@ -11,7 +11,7 @@ from typing import Any
 from headlight.bulk.row_blocks import BLOCKS_AT_ONCE, BlockSize, JobRetries
 from headlight.client.sync_client import Client
 from headlight.description import ModelDescription
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.interface.encoder import Encoder
 
 LOG = logging.getLogger("headlight.ray")
@@ -99,8 +99,11 @@ class ServiceEncoder:
         if sha256 not in (None, self.model.bundle_sha256):
             raise InvalidInput(
                 "sha256",
-                f"the service serves {self.model.name} {self.model.version} with the digest "
-                f"{self.model.bundle_sha256}, expected {sha256}; serve that bundle",
+                Reason.OTHER_DIGEST,
+                name=self.model.name,
+                version=self.model.version,
+                sha256=self.model.bundle_sha256,
+                expected=sha256,
             )
 
     def encoder(self) -> Client:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headlight.bulk.row_blocks import check_weights, encode_blocks
 from headlight.bulk.text_column import holds_texts, read_texts
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.interface.arguments import Input, Reading, check_reading
 from headlight.ray.actor_encoder import RuntimeEncoder, ServiceEncoder
 from headlight.ray.requested_outputs import Encoded, Outputs, spans_spec, tokens_spec
@@ -152,9 +152,7 @@ class Embedder:
         table = _as_table(batch)
         names = [self._prefix + name for name in (*self._outputs.names(), ERROR)]
         if taken := sorted(set(names) & set(table.column_names)):
-            raise InvalidInput(
-                "batch", f"has a column {taken[0]} already; drop it, or give another prefix"
-            )
+            raise InvalidInput("batch", Reason.COLUMN_TAKEN, name=taken[0])
         texts, problems = read_texts(
             text_column(table, self._text_column), self._outputs.reading.get("empty_texts")
         )
@@ -200,12 +198,10 @@ def text_column(table: pa.Table, name: str) -> pa.ChunkedArray:
     """Return the column of texts. Raises InvalidInput if there is none."""
     if name not in table.column_names:
         columns = ", ".join(table.column_names)
-        raise InvalidInput("text_column", f"there is no column {name}; there are {columns}")
+        raise InvalidInput("text_column", Reason.NO_COLUMN, name=name, names=columns)
     column = table.column(name)
     if not holds_texts(column.type):
-        raise InvalidInput(
-            "text_column", f"{name} is {column.type}; name a column of strings, or cast it"
-        )
+        raise InvalidInput("text_column", Reason.COLUMN_TYPE, name=name, type=column.type)
     return column
 
 
@@ -224,9 +220,5 @@ def _as_table(batch: object) -> pa.Table:
     if isinstance(batch, pa.RecordBatch):
         return pa.Table.from_batches([batch])
     if not isinstance(batch, pa.Table):
-        raise InvalidInput(
-            "batch",
-            f'is {type(batch).__name__}, not an Arrow table; give batch_format="pyarrow" '
-            "to map_batches",
-        )
+        raise InvalidInput("batch", Reason.NO_TABLE, type=type(batch).__name__)
     return batch

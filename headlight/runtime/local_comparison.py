@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headlight.comparison import CompareSpec, Comparison
-from headlight.errors import InvalidInput
+from headlight.errors import renamed
 from headlight.interface.arguments import Input
 from headlight.results import ModelRef
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.comparison.comparison_plan import (
     ComparisonPlan,
     comparison_outputs,
-    of_evidence,
+    evidence_names,
     plan_comparison,
 )
 from headlight.runtime.comparison.passage_comparison import PassageNumbers, passage_result
@@ -26,10 +26,8 @@ def selection_of(spec: CompareSpec, select: Callable[..., Selection]) -> Selecti
     Raises:
         InvalidInput: naming the evidence.
     """
-    try:
+    with renamed(evidence_names(spec)):
         return select(**comparison_outputs(spec))
-    except InvalidInput as error:
-        raise of_evidence(spec, error) from None
 
 
 def plan_of(

@@ -6,7 +6,7 @@ import abc
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from headlight.comparison import PASSAGE_PROMPTS, QUERY_PROMPTS, CompareSpec, Comparison
 from headlight.description import ModelDescription
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason, renamed
 from headlight.interface.arguments import (
     Input,
     Prompting,
@@ -23,7 +23,6 @@ from headlight.interface.arguments import (
     check_reading,
     checked_input,
     checked_target,
-    in_arguments,
     text_of,
 )
 from headlight.interface.attention_grid import layer_pieces
@@ -36,10 +35,11 @@ from headlight.interface.checked_specs import (
     checked_spans,
     checked_tokens,
 )
-from headlight.interface.comparison_arguments import checked_request, of_side
+from headlight.interface.comparison_arguments import PASSAGE, QUERY, checked_request
 from headlight.interface.encoder import Encoder
 from headlight.interface.similarity import similarity
 from headlight.outputs.vector_forms import as_types
+from headlight.refusals import Path
 from headlight.results import (
     Attention,
     AttentionMaps,
@@ -75,6 +75,10 @@ from headlight.spec import (
 )
 
 T = TypeVar("T")
+# The target of an occlusion is one text.
+TARGET: Mapping[Path, Path] = dict.fromkeys(
+    ((), ("inputs",), ("inputs", 0), ("inputs", 0, "text")), ("target",)
+)
 CLOSED = "the runtime is closed; make another"
 
 
@@ -128,13 +132,11 @@ class LocalEncoder(Encoder):
 
     @contextlib.contextmanager
     def _used(self) -> Iterator[None]:
-        """Refuse use after the end, and name arguments as a client's errors do."""
+        """Refuse use after the end."""
         if self._closed:
             raise ValueError(CLOSED)
         try:
             yield
-        except InvalidInput as error:
-            raise in_arguments(error.field, error.problem) from None
         except Exception:
             if self._closed:
                 raise ValueError(CLOSED) from None
@@ -271,8 +273,11 @@ class LocalEncoder(Encoder):
             if most is not None and (size := self._bytes(each)) > most:
                 raise InvalidInput(
                     "outputs.attention.max_bytes",
-                    f"attention would have {size} bytes, over the {most} allowed; "
-                    "ask for less, or allow more",
+                    Reason.OUTPUT_BYTES,
+                    output="attention",
+                    size=size,
+                    most=most,
+                    fits="",
                 )
 
     def _bytes(self, each: Prepared) -> int:
@@ -309,9 +314,9 @@ class LocalEncoder(Encoder):
             spec = checked_request(query, passages, spec)
             selection = selection_of(spec, self.select)
             prepare = functools.partial(self._prepared, selection=selection, with_info=spec.details)
-            with of_side("query"):
+            with renamed(QUERY):
                 prepared = prepare([query], query_reading, default_prompts=QUERY_PROMPTS)
-            with of_side("passage"):
+            with renamed(PASSAGE):
                 prepared += prepare(passages, passage_reading, default_prompts=PASSAGE_PROMPTS)
             plan = plan_of(spec, self.bundle.manifest, [query, *passages], prepared)
             numbers = ComparisonNumbers(plan)
@@ -330,7 +335,7 @@ class LocalEncoder(Encoder):
         target: str | ArrayLike | None,
         reading: Reading,
     ) -> Occlusion:
-        with self._used(), of_one_input():
+        with self._used(), renamed({("inputs", 0): ("input",)}):
             choice = (
                 None if tokens is None else checked_choice("tokens", tokens_like("tokens", tokens))
             )
@@ -357,7 +362,7 @@ class LocalEncoder(Encoder):
         if not isinstance(found, str):
             return found
         default: Reading = {**reading, "prompt": None, "prompt_name": None}
-        with of_target():
+        with renamed(TARGET):
             prepared = self._prepared(
                 [found], default, self.select(), default_prompts=QUERY_PROMPTS
             )
@@ -379,21 +384,3 @@ class LocalEncoder(Encoder):
     def _similarity(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
         with self._used():
             return similarity(self.bundle.manifest.similarity, a, b)
-
-
-@contextlib.contextmanager
-def of_one_input() -> Iterator[None]:
-    """Name the only input of a request `input`."""
-    try:
-        yield
-    except InvalidInput as error:
-        raise InvalidInput(error.field.replace("inputs[0]", "input"), error.problem) from None
-
-
-@contextlib.contextmanager
-def of_target() -> Iterator[None]:
-    """Name the only input of a request `target`."""
-    try:
-        yield
-    except InvalidInput as error:
-        raise InvalidInput("target", error.problem) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.outputs.maps.resolved_spec import check_tokens, is_one_token
 from headlight.outputs.maps.token_units import pooled_token, select
 from headlight.runtime.values import Ids, Tokenized
@@ -24,12 +24,9 @@ def hidden_tokens(choice: TokenChoice | None, pooling: str, tokenized: Tokenized
         tokens = np.arange(length) if chosen is None else chosen
     if is_one_token(pooling):
         if choice not in (None, "all") and vector in tokens:
-            raise InvalidInput("tokens", f"token {vector} is the pooled vector; hide others")
+            raise InvalidInput("tokens", Reason.POOLED_TOKEN_HIDDEN, token=vector)
         tokens = tokens[tokens != vector]
     # The prompt, which pooling leaves out, does not count.
     if not len(tokens) or (length - tokenized.left_out == 1 and length - 1 in tokens):
-        raise InvalidInput(
-            "tokens",
-            "hiding these tokens would leave nothing of the input; choose fewer tokens",
-        )
+        raise InvalidInput("tokens", Reason.NOTHING_LEFT)
     return tokens

@@ -15,7 +15,7 @@ from typing import Any, cast
 from numpy.typing import ArrayLike
 
 from headlight import __version__
-from headlight.errors import HeadlightError, InvalidInput
+from headlight.errors import HeadlightError, InvalidInput, Reason, renamed
 from headlight.extras import version_of
 from headlight.interface.arguments import checked_head_mask
 from headlight.outputs.registry import OUTPUTS
@@ -42,6 +42,7 @@ from headlight.runtime.tokenization.input_checks import (
     checked_ids,
     is_pair,
     list_of_ids,
+    not_taken,
 )
 from headlight.runtime.tokenization.tokenizer import Tokenizer, open_tokenizer
 from headlight.runtime.values import Floats, Tokenized
@@ -273,22 +274,16 @@ class Runtime(LocalEncoder):
             }
         )
         if selection.any_length and len(selection) > 1:
-            raise InvalidInput(
-                f"{SPANS}.beyond_max_length",
-                "takes no other outputs than token_info: they need one encoding of the whole text; "
-                "ask for them apart",
-            )
+            raise InvalidInput(f"{SPANS}.beyond_max_length", Reason.ALONE_WITH_TOKENS)
         return selection
 
     def _check_attends(self, field: str, wanted: object | None) -> None:
         if wanted is None or "attend" in self.roles:
             return
         if not self.bundle.manifest.attends:
-            raise InvalidInput(field, self._description.gives_no(field.removeprefix("outputs.")))
-        raise InvalidInput(
-            field,
-            "this runtime was opened with attend=False; leave it out, or open another without",
-        )
+            what, names = field.removeprefix("outputs."), ", ".join(self._description.outputs)
+            raise InvalidInput(field, Reason.GIVES_NO, what=what, names=names)
+        raise InvalidInput(field, Reason.OPENED_WITHOUT)
 
     def encode_items(
         self,
@@ -403,9 +398,9 @@ class Runtime(LocalEncoder):
     ) -> Tokenized:
         kind = "text" if isinstance(value, str) else "pair" if is_pair(value) else "ids"
         accepts = self._description.accepts
-        try:
+        with renamed({(): ("inputs", index, kind)}):
             if kind not in accepts:
-                raise InvalidInput("", f"this model takes {' or '.join(accepts)}")
+                raise not_taken("", accepts)
             if kind != "text":
                 prompt.check_kind("pairs" if kind == "pair" else kind)
             if kind == "ids":
@@ -414,6 +409,3 @@ class Runtime(LocalEncoder):
                 raise RuntimeError("text was accepted without a tokenizer. This is a bug.")
             texts = (value,) if isinstance(value, str) else cast("tuple[str, str]", value)
             return self.tokenizer.encode(*texts, prompt=prompt.text, **options)
-        except InvalidInput as error:
-            field = f"inputs[{index}].{kind}.{error.field}".rstrip(".")
-            raise InvalidInput(field, error.problem) from None

@@ -6,11 +6,14 @@ stream (a Status message). Both carry a code and a message, and become the same 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from typing import TypeVar, cast
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar, cast
 
 import grpc
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from headlight.errors import (
     DeadlineExceeded,
@@ -19,13 +22,14 @@ from headlight.errors import (
     InvalidInput,
     NotFound,
     Overloaded,
+    Reason,
     Unauthenticated,
     Unavailable,
 )
-from headlight.interface.arguments import in_arguments
 from headlight.outputs.contract import malformed
 from headlight.pb import headlight_pb2 as pb
 from headlight.printable import escaped, shortened
+from headlight.refusals import Refusal, at_place, from_metadata, path_of, place_of
 
 MessageT = TypeVar("MessageT")
 PUSHBACK_KEY = "grpc-retry-pushback-ms"  # gRPC A6: milliseconds until a retry; negative: no retry
@@ -46,8 +50,6 @@ ERROR_CLASSES: dict[grpc.StatusCode, type[HeadlightError]] = {
     grpc.StatusCode.UNKNOWN: EngineError,
 }
 
-# The service's message for a queue that may outlast the caller's deadline.
-TOO_LATE = "the deadline is in"
 # gRPC's message for its own use of RESOURCE_EXHAUSTED, for which a retry cannot help.
 TOO_LARGE = "message larger than max"
 ANSWER_TOO_LARGE = "CLIENT: Received message larger than max"  # refused by this side
@@ -56,13 +58,20 @@ UNREADABLE = "Exception deserializing response!"
 LONGEST_DELAY_SECONDS = 86_400.0  # a day; no caller could follow longer advice
 MOST_DIGITS = 18  # of a delay in milliseconds
 BY_NUMBER = {cast("tuple[int, str]", code.value)[0]: code for code in grpc.StatusCode}
-FIELD = re.compile(
-    r"(?P<field>[a-z_]+(?:\[\d+\])?(?:\.[a-z_]+(?:\[\d+\])?)*): (?P<problem>.+)", re.DOTALL
-)
-INPUT_INDEX = re.compile(
-    r"(?:(?<=^inputs\[)|(?<=^passages\[)|(?<=^evidence\[\d\]\.spans\[)"
-    r"|(?<=^outputs\.spans\.given\.inputs\[))\d+(?=\])"
-)
+# A google.rpc.Status, which Headlight's service sends with each error, and gRPC with none.
+DETAILS_KEY = "grpc-status-details-bin"
+
+
+class Detail(NamedTuple):
+    """What a service says for machines; empty where it says nothing.
+
+    Attributes:
+        field: at fault.
+        metadata: of the refusal, as `headlight.refusals.to_metadata` writes it.
+    """
+
+    field: str = ""
+    metadata: Mapping[str, str] = MappingProxyType({})
 
 
 def error_of_call(
@@ -82,7 +91,9 @@ def error_of_call(
         return malformed(NOT_OF_THE_CONTRACT)
     if ANSWER_TOO_LARGE in message and not large:
         return malformed(f"it is larger than any answer to this request ({message})")
-    return make_error(code, message, retry_after_seconds(call.trailing_metadata()), first_input)
+    trailing = call.trailing_metadata()
+    retry_after = retry_after_seconds(trailing)
+    return make_error(code, message, retry_after, first_input, detail_of(trailing))
 
 
 def readable(message: MessageT | None) -> MessageT:
@@ -109,35 +120,84 @@ def error_of_status(status: pb.Status, first_input: int = 0) -> HeadlightError:
         status.message,
         retry_after,
         first_input,
+        Detail(status.field, status.metadata),
     )
 
 
 def make_error(
-    code: grpc.StatusCode, message: str, retry_after: float | None, first_input: int
+    code: grpc.StatusCode,
+    message: str,
+    retry_after: float | None,
+    first_input: int,
+    detail: Detail,
 ) -> HeadlightError:
-    """Return the error of a status. Its message is on one line, without control characters."""
-    message, error_class = shortened(escaped(message)), ERROR_CLASSES.get(code)
-    if error_class is InvalidInput:
-        return invalid_input(message, first_input)
-    if error_class is Overloaded and retry_after is None and TOO_LARGE in message:
-        return InvalidInput("", f"{message}; send or ask for less at once")
-    if error_class is Overloaded:
-        return Overloaded(message or code.name, retry_after)
-    if error_class is None:
-        return HeadlightError(f"{code.name}: {message}" if message else code.name)
-    return error_class(message or code.name)
+    """Return the error of a status.
 
-
-def invalid_input(message: str, first_input: int) -> InvalidInput:
-    """Split "inputs[3].text: is empty" into field and problem, and add `first_input` to 3.
-
-    Callers see neither the split into calls nor `prompt_text`.
+    Its refusal is that of the service. A service without reasons has its message passed on, on one
+    line and without control characters.
     """
-    match = FIELD.fullmatch(message)
-    if match is None:
-        return InvalidInput("", message or "refused without a reason")
-    field = INPUT_INDEX.sub(lambda index: str(int(index[0]) + first_input), match["field"])
-    return in_arguments(field, match["problem"])
+    message, error_class = shortened(escaped(message)), ERROR_CLASSES.get(code, HeadlightError)
+    if error_class is Overloaded and retry_after is None and TOO_LARGE in message:
+        return InvalidInput("", Reason.TOO_LARGE_FOR_GRPC, message=message)
+    field = shortened(escaped(detail.field))
+    metadata = {name: shortened(escaped(each)) for name, each in detail.metadata.items()}
+    refusal = from_metadata(error_class.code, path_of(metadata.get("field", field)), metadata)
+    if refusal is None:
+        nothing = "refused without a reason" if error_class is InvalidInput else code.name
+        problem = message.removeprefix(f"{field}: ") or nothing
+        if error_class is HeadlightError and message:
+            problem = f"{code.name}: {message}"
+        refusal = Refusal(error_class.code, path_of(field), Reason.AS_IS, {"problem": problem})
+    path, reason, args = moved_by(refusal, first_input)[1:]
+    if error_class is InvalidInput:
+        return InvalidInput(path, reason, **args)
+    if error_class is Overloaded:
+        return Overloaded(reason, retry_after, path, **args)
+    return error_class(reason, path, **args)
+
+
+def moved_by(refusal: Refusal, first_input: int) -> Refusal:
+    """Return a refusal with `first_input` added to the place of the input that it names.
+
+    Callers do not see the split into calls.
+    """
+    path, args = refusal.path, refusal.args
+    if (place := place_of(path)) is not None:
+        path = at_place(path, place + first_input)
+    if "input" in args:
+        args = {**args, "input": int(str(args["input"])) + first_input}
+    return refusal._replace(path=path, args=args)
+
+
+def detail_of(trailing: Iterable[tuple[str, str | bytes]] | None) -> Detail:
+    """Return what a call's trailing metadata say for machines.
+
+    google.rpc's messages are not among the client's dependencies, so their fields are read by
+    number.
+    """
+    details = next((value for key, value in trailing or () if key == DETAILS_KEY), b"")
+    field, metadata = "", dict[str, str]()
+    try:
+        for each in _fields(details if isinstance(details, bytes) else b"").get(3, ()):
+            [kind], [value] = (_fields(each)[number] for number in (1, 2))
+            parts = _fields(value)
+            if kind.endswith(b"google.rpc.BadRequest"):
+                field = _fields(parts[1][0])[1][0].decode()
+            elif kind.endswith(b"google.rpc.ErrorInfo"):
+                for entry in map(_fields, parts.get(3, ())):
+                    metadata[entry[1][0].decode()] = entry[2][0].decode() if 2 in entry else ""
+    except (DecodeError, UnicodeDecodeError, LookupError, ValueError):
+        return Detail()  # of another program
+    return Detail(field, metadata)
+
+
+def _fields(data: bytes) -> dict[int, list[bytes]]:
+    """Return the texts and messages of a message, by the number of their field."""
+    found = dict[int, list[bytes]]()
+    for each in UnknownFieldSet(Empty.FromString(data)):  # type: ignore[attr-defined]
+        if isinstance(each.data, bytes):
+            found.setdefault(each.field_number, []).append(each.data)
+    return found
 
 
 def retry_after_seconds(metadata: Iterable[tuple[str, str | bytes]] | None) -> float | None:

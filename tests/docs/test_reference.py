@@ -10,6 +10,7 @@ from prometheus_client import generate_latest
 
 from docs.site import reference
 from headlight.pb import headlight_pb2
+from headlight.reasons import Reason
 from headlight_service.telemetry.metrics import COUNTERS, GAUGES, HISTOGRAMS, REASONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,6 +61,13 @@ def test_every_element_of_the_contract_is_listed_and_has_a_comment() -> None:
         if element.match(line) and not before.startswith("//")
     ]
     assert bare == []
+
+
+def test_every_refusal_is_listed_with_its_words() -> None:
+    page = reference.refusal_table()
+    assert "has {tokens} tokens, the model takes {most}; shorten it" in row_of(page, "TOO_LONG")
+    assert all(f"| `{each.name}` |" in page for each in Reason)
+    assert not re.search(r"{[A-Z_]+}", page)
 
 
 def test_every_error_is_listed_with_its_status() -> None:

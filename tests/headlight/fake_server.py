@@ -8,19 +8,25 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from typing import Any, NoReturn
 
 import grpc
+from google.rpc.error_details_pb2 import BadRequest
+from google.rpc.status_pb2 import Status
 
+from headlight.errors import HeadlightError, InvalidInput, NotFound
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb.headlight_pb2_grpc import (
     HeadlightServiceServicer,
     add_HeadlightServiceServicer_to_server,
 )
+from headlight.reasons import Reason
 from headlight.wire.status_errors import PUSHBACK_KEY
+from headlight_service.frontends.grpc import grpc_status
 from tests.headlight.fake_model import DIM, HEADS, LAYERS, REF, answer, frames_of, tokens_of
 
 
@@ -28,10 +34,22 @@ class Refusal(Exception):
     """Status to answer with."""
 
     def __init__(
-        self, code: grpc.StatusCode, message: str, trailing: tuple[tuple[str, str], ...] = ()
+        self,
+        code: grpc.StatusCode,
+        message: str,
+        trailing: tuple[tuple[str, str | bytes], ...] = (),
     ) -> None:
         super().__init__(message)
         self.code, self.message, self.trailing = code, message, trailing
+        self.field, self.metadata = field_of(code, message), dict[str, str]()
+
+
+def refused(error: HeadlightError) -> Refusal:
+    """Return the status of a service for an error, with its reason."""
+    said = grpc_status.refusal(error)
+    made = Refusal(said.status, said.message, said.trailing_metadata)
+    made.field, made.metadata = said.field, dict(said.metadata)
+    return made
 
 
 @dataclasses.dataclass
@@ -63,9 +81,7 @@ class FakeServicer(HeadlightServiceServicer):
         if request.model not in ("", "fake"):
             abort(
                 context,
-                Refusal(
-                    grpc.StatusCode.NOT_FOUND, f"model: there is no {request.model}; there is fake"
-                ),
+                refused(NotFound(Reason.NOT_SERVED, "model", names="fake")),
             )
         self.described += 1
         info = pb.ModelInfo(
@@ -136,7 +152,12 @@ class FakeServicer(HeadlightServiceServicer):
         try:
             return frames_of(request.id, self.serve(request.encode))
         except Refusal as refusal:
-            error = pb.Status(code=refusal.code.value[0], message=refusal.message)
+            error = pb.Status(
+                code=refusal.code.value[0],
+                message=refusal.message,
+                field=refusal.field,
+                metadata=refusal.metadata,
+            )
             for key, value in refusal.trailing:
                 if key == PUSHBACK_KEY:
                     error.retry_after_ms = int(value)
@@ -164,26 +185,22 @@ class FakeServicer(HeadlightServiceServicer):
         counts = [len(tokens_of(item).ids) for item in request.inputs]
         for index, item in enumerate(request.inputs):
             if item.HasField("text") and not item.text:
-                raise Refusal(bad, f"inputs[{index}].text: is empty; give at least one character")
+                raise refused(InvalidInput(f"inputs[{index}].text", Reason.EMPTY_TEXT))
             if counts[index] > self.max_length and request.truncation in (0, pb.TRUNCATION_REFUSE):
-                raise Refusal(
-                    bad,
-                    (
-                        f"inputs[{index}].text: has {counts[index]} tokens, "
-                        f"of at most {self.max_length}"
-                    ),
+                tokens, most = counts[index], self.max_length
+                error = InvalidInput(
+                    f"inputs[{index}].text", Reason.TOO_LONG, tokens=tokens, most=most
                 )
+                raise refused(error)
         if not 1 <= len(counts) <= self.limits.max_items:
             raise Refusal(bad, f"inputs: {len(counts)} of 1 to {self.limits.max_items}")
         for index, layer in enumerate(request.outputs.attention.layers):
             if not -LAYERS <= layer < LAYERS:
-                raise Refusal(
-                    bad,
-                    (
-                        f"outputs.attention.layers[{index}]: is {layer}; valid are {-LAYERS} "
-                        f".. {LAYERS - 1}"
-                    ),
+                field, last = f"outputs.attention.layers[{index}]", LAYERS - 1
+                error = InvalidInput(
+                    field, Reason.OUT_OF_RANGE, value=layer, least=-LAYERS, last=last
                 )
+                raise refused(error)
         if sum(min(count, self.max_length) for count in counts) > self.limits.max_request_tokens:
             raise Refusal(bad, f"inputs: more than {self.limits.max_request_tokens} tokens")
         if request.ByteSize() > self.limits.max_request_bytes:
@@ -191,9 +208,26 @@ class FakeServicer(HeadlightServiceServicer):
 
 
 def abort(context: Any, refusal: Refusal) -> NoReturn:
-    context.set_trailing_metadata(refusal.trailing)
+    details = () if refusal.metadata else details_of(refusal)
+    context.set_trailing_metadata((*refusal.trailing, *details))
     context.abort(refusal.code, refusal.message)
     raise AssertionError("abort raises")
+
+
+def field_of(code: grpc.StatusCode, message: str) -> str:
+    """Return the field that a message names."""
+    found = re.match(r"([a-z_]+[]a-z_.[0-9]*): ", message)
+    return found[1] if found and code is grpc.StatusCode.INVALID_ARGUMENT else ""
+
+
+def details_of(refusal: Refusal) -> tuple[tuple[str, bytes], ...]:
+    """Return the details of a service that names the field at fault, but no reasons."""
+    if not refusal.field:
+        return ()
+    status = Status(code=refusal.code.value[0], message=refusal.message)
+    violation = BadRequest.FieldViolation(field=refusal.field)
+    status.details.add().Pack(BadRequest(field_violations=[violation]))
+    return (("grpc-status-details-bin", status.SerializeToString()),)
 
 
 def default_limits() -> pb.Limits:

@@ -13,12 +13,17 @@ import pytest
 # Brings every module of the service, and its errors.
 import headlight_service.app.lifecycle  # noqa: F401
 from headlight.errors import HeadlightError, InvalidInput
+from headlight.reasons import Reason
 from headlight_service.core.admission.shed_error import Shortage
 
 # Values for arguments of errors, by annotation. An error with another argument type
 # adds it here.
 VALUES: dict[str, Any] = {
     "str": "inputs[3].text",
+    "str | Path": "inputs[3].text",
+    "Reason | str": Reason.TOO_LONG,
+    "Path": ("inputs", 3, "text"),
+    "Argument": 70,
     "int": 7,
     "float": 1.5,
     "str | None": "model.onnx",
@@ -40,9 +45,9 @@ def kinds(root: type[HeadlightError] = HeadlightError) -> Iterator[type[Headligh
 def test_headlight_errors_survive_pickling(kind: type[HeadlightError]) -> None:
     """multiprocessing waits for ever for an error that cannot be unpickled."""
     parameters = inspect.signature(kind).parameters
-    error = kind(
-        **{name: VALUES[str(parameter.annotation)] for name, parameter in parameters.items()}
-    )
+    given = {name: VALUES[str(parameter.annotation)] for name, parameter in parameters.items()}
+    more = {"tokens": given.pop("args"), "most": 64} if "args" in given else {}
+    error = kind(*given.values(), **more)
     error.add_note("in part 3")
     copies = [
         pickle.loads(pickle.dumps(error, protocol))

@@ -17,6 +17,7 @@ from headlight.description import ModelDescription, Parity
 from headlight.errors import BundleError, DeviceFull, EngineError, InvalidInput, NotFinite
 from headlight.outputs.tokens import row_count
 from headlight.outputs.vector_forms import AvailableForms, unit_length
+from headlight.reasons import Reason
 from headlight.results import TokenList
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.bundle import Bundle
@@ -184,16 +185,16 @@ class FakeTokenizer:
         text, prompted = prompt + text, len(prompt.split())
         self.texts.append(text)
         if second == "":
-            raise InvalidInput("second", "is empty; send at least one character")
+            raise InvalidInput("second", Reason.EMPTY_TEXT)
         words = f"{text} {second or ''}".split()
         if not words and empty_texts == "encode":
             words = ["[CLS]"]
         if not words:
-            raise InvalidInput("", "is empty; send at least one character")
+            raise InvalidInput("", Reason.EMPTY_TEXT)
         length = len(words)
         if limit and length > MAX_LENGTH:
             if truncation == "refuse":
-                raise InvalidInput("", f"has {length} tokens, the model takes {MAX_LENGTH}")
+                raise InvalidInput("", Reason.TOO_LONG, tokens=length, most=MAX_LENGTH)
             words = words[:MAX_LENGTH]
         ids = np.array([len(word) % VOCABULARY for word in words], dtype=np.int64)
         segments = (np.arange(len(ids)) >= len(text.split())).astype(np.int64)
@@ -254,7 +255,7 @@ class FakeRuntime:
     ) -> Tokenized:
         found, _ = checked_ids(self.bundle.manifest, ids, ())
         if len(segments) and len(segments) != len(ids):
-            raise InvalidInput("segments", f"has {len(segments)} entries for {len(ids)} ids")
+            raise InvalidInput("segments", Reason.SEGMENTS, segments=len(segments), ids=len(ids))
         types = np.array(segments if len(segments) else [0] * len(ids), dtype=np.int64)
         return Tokenized(found, len(found), info(ids) if with_info else None, types)
 

@@ -67,7 +67,7 @@ UNDECODABLE = "the message cannot be decoded"
 PAIR = pb.Input(pair=pb.TextPair(first="a", second="b"))
 SEGMENTS = pb.Input(ids=pb.TokenIds(ids=[5], segments=[1]))
 BAD = [
-    Bad("no inputs", encode(), CODE.INVALID_ARGUMENT, "inputs: has 0 entries; send 1 to 2048"),
+    Bad("no inputs", encode(), CODE.INVALID_ARGUMENT, "inputs: has 0 entries; give 1 to 2048"),
     Bad(
         "an input of no kind",
         encode(pb.Input()),
@@ -104,7 +104,7 @@ BAD = [
         CODE.INVALID_ARGUMENT,
         UNDECODABLE,
     ),
-    Bad("no ids", ids(), CODE.INVALID_ARGUMENT, "inputs[0].ids: has 0 ids; send 1 to 2048"),
+    Bad("no ids", ids(), CODE.INVALID_ARGUMENT, "inputs[0].ids: has 0 ids; give 1 to 2048"),
     Bad(
         "negative id",
         ids(5, -1),
@@ -129,12 +129,12 @@ BAD = [
         CODE.INVALID_ARGUMENT,
         f"the id at 0 is not in 0 .. {VOCABULARY - 1}",
     ),
-    Bad("too many ids", ids(*[5] * 2049), CODE.INVALID_ARGUMENT, "has 2049 ids; send 1 to 2048"),
+    Bad("too many ids", ids(*[5] * 2049), CODE.INVALID_ARGUMENT, "has 2049 ids; give 1 to 2048"),
     Bad(
         "truncation of ids",
         ids(*[5] * 2049, truncation=pb.TRUNCATION_CUT_END),
         CODE.INVALID_ARGUMENT,
-        "inputs[0].ids: has 2049 ids; send 1 to 2048",
+        "inputs[0].ids: has 2049 ids; give 1 to 2048",
     ),
     Bad(
         "ids of too many inputs",
@@ -149,7 +149,7 @@ BAD = [
         "megabytes of ids",
         ids(*[5] * 4_000_000),
         CODE.INVALID_ARGUMENT,
-        "has 4000000 ids; send 1 to 2048",
+        "has 4000000 ids; give 1 to 2048",
     ),
     Bad(
         "megabytes of larger ids", ids(*[300] * 2_000_000), CODE.INVALID_ARGUMENT, "has 2000000 ids"
@@ -164,7 +164,7 @@ BAD = [
         "segments of the wrong count",
         ids(5, 6, segments=[0]),
         CODE.INVALID_ARGUMENT,
-        "inputs[0].ids.segments: has 1 entries for 2 ids; send one of each, or none",
+        "inputs[0].ids.segments: has 1 entries for 2 ids; give one of each, or none",
     ),
     Bad(
         "unknown model",

@@ -181,7 +181,7 @@ def test_texts_beyond_the_longest_are_refused(small: Small) -> None:
     _, service, encoder = small
     with (
         Client(service.target) as client,
-        pytest.raises(InvalidInput, match="has 161 ids; send 1 to 160"),
+        pytest.raises(InvalidInput, match="has 161 ids; give 1 to 160"),
     ):
         client.encode([random_ids(encoder.config, 161, seed=0)])
 

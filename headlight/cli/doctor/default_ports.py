@@ -10,7 +10,12 @@ import socket
 
 from headlight.client.connection_advice import exempt, proxy_variable
 from headlight.client.sync_client import Client
-from headlight.errors import HeadlightError, Unauthenticated, Unavailable
+from headlight.errors import (
+    HeadlightError,
+    Reason,
+    Unauthenticated,
+    Unavailable,
+)
 
 HOST, GRPC_PORT, API_PORT, METRICS_PORT = "127.0.0.1", 50051, 8000, 8080
 SECONDS = 3.0
@@ -62,7 +67,7 @@ def _answer_of_grpc(address: str) -> tuple[str, str]:
     except Unauthenticated:
         return "headlight", "a service that wants a token"
     except Unavailable as error:
-        if "being loaded" in error.message:
+        if error.refusal.reason is Reason.LOADING:
             return "headlight", "a service that loads its model"
         return "other", "in use: no gRPC in plaintext answers there"
     except HeadlightError:

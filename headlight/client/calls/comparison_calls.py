@@ -20,9 +20,9 @@ from headlight.comparison import (
     PassageComparison,
 )
 from headlight.description import ModelDescription
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason, renamed
 from headlight.interface.arguments import Input, Reading
-from headlight.interface.comparison_arguments import checked_request, of_side
+from headlight.interface.comparison_arguments import PASSAGE, QUERY, checked_request
 from headlight.outputs.contract import require
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
@@ -59,13 +59,13 @@ class Compared(ListWork[pb.CompareRequest]):
         )
         _set_prompts(base, query_reading, passage_reading)
         most = model.limits.max_request_bytes or sys.maxsize
-        with of_side("query"):
+        with renamed(QUERY):
             [(_, tokens)] = measure([query], most)
         prompt = model.prompt_text(
             query_reading.get("prompt"), query_reading.get("prompt_name"), QUERY_PROMPTS
         )
         queries = min(tokens + len(prompt.encode()), model.max_length)
-        with of_side("passage"):
+        with renamed(PASSAGE):
             super().__init__(
                 model,
                 base,
@@ -123,9 +123,7 @@ class Compared(ListWork[pb.CompareRequest]):
         most = self._spec.matrix_max_bytes
         if most is not None and self._matrix_bytes > most:
             raise InvalidInput(
-                "matrix_max_bytes",
-                f"the matrices have {self._matrix_bytes} bytes, over the {most} allowed; "
-                "send fewer passages, ask for float16, or allow more",
+                "matrix_max_bytes", Reason.MATRICES_BYTES, size=self._matrix_bytes, most=most
             )
         self._found += found
 
@@ -144,8 +142,11 @@ def _set_prompts(
     request: pb.CompareRequest, query_reading: Reading, passage_reading: Reading
 ) -> None:
     """Set the reading of texts, the priority and both prompts. Raises InvalidInput."""
-    for side, reading in (("query", query_reading), ("passage", passage_reading)):
-        with of_side(side):
+    for side, names, reading in (
+        ("query", QUERY, query_reading),
+        ("passage", PASSAGE, passage_reading),
+    ):
+        with renamed(names):
             set_common(request, reading)
         for key, field in (("prompt_name", "prompt_name"), ("prompt", "prompt_text")):
             if (given := reading.get(key)) is not None:

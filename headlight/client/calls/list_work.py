@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from numpy.typing import ArrayLike
 
 from headlight.description import ModelDescription
-from headlight.errors import InvalidInput, MixedWeights
+from headlight.errors import InvalidInput, MixedWeights, Reason
 from headlight.interface.arguments import Input, Prompting
 from headlight.pb import headlight_pb2 as pb
 from headlight.printable import escaped
@@ -26,7 +26,6 @@ ITEM_BYTES = 32  # of an `Item` in a response, without its tokens
 TOKEN_BYTES = 32  # of one token of a `TokenInfo`, its piece included
 SPECIAL_TOKENS = 4  # at most, around a text or a pair
 MASK_FRAMING_BYTES = 8  # tag and length of a HeadMask in an input
-WHEN_MIXED = "; call again when the roll-out has ended"
 RequestT = TypeVar("RequestT", bound=pb.EncodeRequest | pb.TokenizeRequest | pb.CompareRequest)
 
 
@@ -77,8 +76,7 @@ def measure(inputs: Sequence[Input], max_request_bytes: int) -> list[tuple[int, 
         size = message.ByteSize() + INPUT_BYTES
         if size > max_request_bytes:
             raise InvalidInput(
-                f"inputs[{index}]",
-                f"takes {size} bytes, and a request at most {max_request_bytes}; shorten it",
+                f"inputs[{index}]", Reason.TOO_LARGE, size=size, most=max_request_bytes
             )
         measured.append(
             (size, len(message.ids.ids) if message.HasField("ids") else size + SPECIAL_TOKENS)
@@ -205,6 +203,4 @@ class ListWork(Generic[RequestT]):
             met = sorted(
                 escaped(f"{each.name} {each.version} {each.precision}") for each in (first, ref)
             )
-            raise MixedWeights(
-                f"replicas answered one call with different weights ({', '.join(met)}){WHEN_MIXED}"
-            )
+            raise MixedWeights(Reason.MIXED_WEIGHTS, models=", ".join(met))

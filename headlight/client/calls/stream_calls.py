@@ -207,7 +207,8 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
             left = round(
                 max(0.0, (error.retry_after_seconds or 0.0) - (time.monotonic() - told)), 3
             )
-            raise Overloaded(error.message, left)
+            refusal = error.refusal
+            raise Overloaded(refusal.reason, left, refusal.path, **refusal.args)
 
     def result(self) -> list[ResultT]:
         """Return the results in the order of the inputs, after all are answered."""

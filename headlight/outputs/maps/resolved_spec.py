@@ -7,7 +7,8 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, get_args
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
+from headlight.refusals import Argument
 from headlight.spec import (
     AXIS_OF,
     NUMBER_BYTES,
@@ -88,7 +89,7 @@ def resolve_attention(spec: AttentionSpec, architecture: Architecture, pooling: 
         (
             "pooling_weights" in spec.reduce and pooling == "max",
             "reduce",
-            "this model pools by max, where no token has a weight; leave it out",
+            Reason.NO_WEIGHTS,
         )
     )
     if spec.pairs:
@@ -96,10 +97,7 @@ def resolve_attention(spec: AttentionSpec, architecture: Architecture, pooling: 
     layers = resolve_indices(f"{ATTENTION}.layers", spec.layers, architecture.layers)
     of_each = resolve_indices(f"{ATTENTION}.heads", spec.heads, architecture.heads)
     if "rollout" in spec.reduce and layers != tuple(range(architecture.layers)):
-        raise InvalidInput(
-            f"{ATTENTION}.layers",
-            "rollout multiplies all layers from the first to the last; leave it empty",
-        )
+        raise InvalidInput(f"{ATTENTION}.layers", Reason.ROLLOUT_LAYERS)
     return Choice(spec, layers, (of_each,) * len(layers), pooling)
 
 
@@ -124,15 +122,13 @@ def resolve_indices(field: str, indices: Indices, count: int) -> tuple[int, ...]
         else:
             absolute.append(_absolute(f"{field}[{place}]", index, count))
     if len(set(absolute)) != len(absolute):
-        raise InvalidInput(
-            field, f"names one twice (negative ones count from the end); name each of {count} once"
-        )
+        raise InvalidInput(field, Reason.TWICE_OF, count=count)
     return tuple(absolute)
 
 
 def _absolute(field: str, index: int, count: int) -> int:
     if not -count <= index < count:
-        raise InvalidInput(field, f"is {index}; valid are {-count} .. {count - 1}")
+        raise InvalidInput(field, Reason.OUT_OF_RANGE, value=index, least=-count, last=count - 1)
     return index % count
 
 
@@ -141,9 +137,7 @@ def _run(field: str, run: Run, count: int) -> range:
     end = count if run.end is None else run.end + count if run.end < 0 else run.end
     if not 0 <= begin < end <= count:
         last = "" if run.end is None else run.end
-        raise InvalidInput(
-            field, f"is the run {run.begin}:{last}, which holds none or leaves 0 .. {count - 1}"
-        )
+        raise InvalidInput(field, Reason.EMPTY_RUN, begin=run.begin, end=last, last=count - 1)
     return range(begin, end)
 
 
@@ -151,9 +145,7 @@ def _pairs(
     spec: AttentionSpec, architecture: Architecture
 ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
     field = f"{ATTENTION}.pairs"
-    _refuse(
-        (bool(spec.layers or spec.heads), "pairs", "stands for layers and heads; leave those empty")
-    )
+    _refuse((bool(spec.layers or spec.heads), "pairs", Reason.PAIRS_ALONE))
     pairs = [
         (
             _absolute(f"{field}[{place}].layer", layer, architecture.layers),
@@ -162,9 +154,7 @@ def _pairs(
         for place, (layer, head) in enumerate(spec.pairs)
     ]
     if len(set(pairs)) != len(pairs):
-        raise InvalidInput(
-            field, "names one twice (negative ones count from the end); name each once"
-        )
+        raise InvalidInput(field, Reason.TWICE_FROM_THE_END)
     return tuple(layer for layer, _ in pairs), tuple((head,) for _, head in pairs)
 
 
@@ -186,12 +176,10 @@ def check_tokens(field: str, choice: TokenChoice, pooling: str) -> None:
         check_name(field, choice, get_args(NamedChoice))
     if choice == "pooled" and not is_one_token(pooling):
         weights = field in (f"{ATTENTION}.queries", f"{ATTENTION}.reduce") and pooling != "max"
-        remedy = "use reduce pooling_weights" if weights else "name other tokens"
-        raise InvalidInput(
-            field, f"this model pools by {pooling}: no one token is its vector; {remedy}"
-        )
+        reason = Reason.POOLING_WEIGHTS if weights else Reason.NOT_ONE_TOKEN
+        raise InvalidInput(field, reason, pooling=pooling)
     if choice == ():
-        raise InvalidInput(field, "names no token; name at least one, or leave it out for all")
+        raise InvalidInput(field, Reason.NO_TOKEN_NAMED)
 
 
 def _check_reductions(spec: AttentionSpec) -> None:
@@ -202,28 +190,29 @@ def _check_reductions(spec: AttentionSpec) -> None:
         (
             len(set(axes)) != len(axes),
             "reduce",
-            f"has two reductions for one axis: {', '.join(spec.reduce)}; choose one for each",
+            Reason.TWO_REDUCTIONS,
         ),
         (
             "statistics" in axes and len(axes) > 1,
             "reduce",
-            "statistics are of single heads; leave out the others",
+            Reason.STATISTICS_ALONE,
         ),
         (
             spec.scores and bool(spec.reduce),
             "reduce",
-            "scores cannot be reduced; request weights",
+            Reason.SCORES_REDUCED,
         ),
         (
             bool(spec.pairs) and ("heads" in axes or "layers" in axes),
             "reduce",
-            "cannot be combined with pairs, which select single heads; use layers and heads",
+            Reason.PAIRS_REDUCED,
         ),
         (
             "queries" in axes and spec.queries != "all",
             "queries",
-            "pooled_row and pooling_weights are of all tokens; leave it out",
+            Reason.ROWS_OF_ALL,
         ),
+        names=", ".join(spec.reduce),
     )
 
 
@@ -236,38 +225,39 @@ def _check_form(spec: AttentionSpec) -> None:
         (
             top_k is not None and top_k < 1,
             "top_k",
-            f"is {top_k}; ask for at least 1, or leave it out",
+            Reason.NO_TOP_K,
         ),
         (
             statistics and not whole,
             "reduce",
-            "statistics are of whole rows of tokens; leave out top_k, keys, unit",
+            Reason.STATISTICS_OF_ROWS,
         ),
-        (statistics and spec.dtype != "float32", "dtype", "statistics are float32"),
+        (statistics and spec.dtype != "float32", "dtype", Reason.STATISTICS_TYPE),
         (
             spec.scores and spec.dtype == "uint8",
             "dtype",
-            "scores have no range that 8 bits could cover; use float16 or float32",
+            Reason.SCORES_RANGE,
         ),
         (
             spec.scores and spec.drop_special,
             "drop_special",
-            "scores have no sum to restore; choose queries and keys instead",
+            Reason.SCORES_SUM,
         ),
-        (spec.scores and not tokens, "unit", "scores cannot be summed; ask for weights"),
+        (spec.scores and not tokens, "unit", Reason.SCORES_UNITS),
         (
             (spec.unit == "span") != bool(spec.spans),
             "spans",
-            "unit span needs at least one, and no other unit takes any",
+            Reason.UNIT_SPAN,
         ),
+        value=top_k or 0,
     )
 
 
-def _refuse(*rules: tuple[bool, str, str]) -> None:
+def _refuse(*rules: tuple[bool, str, Reason], **args: Argument) -> None:
     """Raise InvalidInput for the first broken rule.
 
-    A rule has a condition that is true if broken, a field of attention, and the problem.
+    A rule has a condition that is true if broken, a field of attention, and the reason.
     """
-    for broken, field, problem in rules:
+    for broken, field, reason in rules:
         if broken:
-            raise InvalidInput(f"{ATTENTION}.{field}", problem)
+            raise InvalidInput(f"{ATTENTION}.{field}", reason, **args)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.outputs.maps.resolved_spec import (
     ATTENTION,
     Choice,
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from headlight.runtime.values import Ids, Marks, Tokenized
 
 MOST_KEYS = 1 << 16  # uint16 indices have no more
-UNKNOWN = "special tokens, words and spans are known only for texts; send texts instead of ids"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -112,18 +111,13 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
         if spec.drop_special and special is not None:
             tokens = np.flatnonzero(~special) if tokens is None else tokens[~special[tokens]]
         if tokens is not None and not len(tokens):
-            raise InvalidInput(field, "drop_special leaves no token of this input; leave it out")
+            raise InvalidInput(field, Reason.NONE_LEFT)
         sides.append(_units(choice, tokens, tokenized))
     if spec.top_k and (sides[1] or Units(tokenized.ids)).count > MOST_KEYS:
-        raise InvalidInput(
-            f"{ATTENTION}.top_k", f"chooses among at most {MOST_KEYS} keys; choose fewer keys"
-        )
+        raise InvalidInput(f"{ATTENTION}.top_k", Reason.TOO_MANY_KEYS, most=MOST_KEYS)
     of_one = is_one_token(choice.pooling) and "queries" in choice.reduced
     if spec.drop_special and of_one and special is not None and special[vector]:
-        raise InvalidInput(
-            f"{ATTENTION}.drop_special",
-            "would drop the pooled token, but its row is requested; set drop_special to false",
-        )
+        raise InvalidInput(f"{ATTENTION}.drop_special", Reason.POOLED_TOKEN_DROPPED)
     return Places(length, sides[0], sides[1], special, tokenized.left_out)
 
 
@@ -146,24 +140,18 @@ def select(
     if wanted == "special":
         tokens = np.flatnonzero(info.special) if info is not None else np.zeros(0, dtype=np.int64)
         if not len(tokens):
-            raise InvalidInput(field, "this input has no special token")
+            raise InvalidInput(field, Reason.NO_SPECIAL_TOKEN)
         return tokens
     if isinstance(wanted, Span):
         return within(field, wanted, characters_of(info))
     if len(wanted) > length:
-        raise InvalidInput(
-            field, f"names {len(wanted)} tokens; this input has {length}, name each once"
-        )
+        raise InvalidInput(field, Reason.MORE_THAN_TOKENS, count=len(wanted), tokens=length)
     for at, index in enumerate(wanted):
         if not -length <= index < length:
-            raise InvalidInput(
-                f"{field}[{at}]", f"is {index}; this input has tokens 0 .. {length - 1}"
-            )
+            raise InvalidInput(f"{field}[{at}]", Reason.NO_SUCH_TOKEN, value=index, last=length - 1)
     tokens = np.array(wanted, dtype=np.int64) % length
     if len(np.unique(tokens)) != len(tokens):
-        raise InvalidInput(
-            field, "names a token twice (negative ones count from the end); name each once"
-        )
+        raise InvalidInput(field, Reason.TWICE_FROM_THE_END)
     return tokens
 
 
@@ -174,7 +162,7 @@ def characters_of(info: TokenList | None) -> Ids:
         InvalidInput: the input is ids.
     """
     if info is None:
-        raise InvalidInput(ATTENTION, UNKNOWN)
+        raise InvalidInput(ATTENTION, Reason.TOKENS_UNKNOWN)
     return np.array([info.starts, info.ends, info.segments])
 
 
@@ -187,22 +175,12 @@ def within(field: str, span: Span, characters: Ids) -> Ids:
         InvalidInput: no token does.
     """
     if span.end <= span.start:
-        raise InvalidInput(
-            field,
-            (
-                f"is the span {span.start} .. {span.end}, which holds no character; "
-                "end it behind its start"
-            ),
-        )
+        raise InvalidInput(field, Reason.EMPTY_SPAN, start=span.start, end=span.end)
     starts, ends, texts = characters
     tokens = np.flatnonzero((texts == span.text) & (starts < span.end) & (ends > span.start))
     if not len(tokens):
         raise InvalidInput(
-            field,
-            (
-                f"no token of this input lies in characters {span.start} .. {span.end - 1} of "
-                f"text {span.text}; offsets count code points"
-            ),
+            field, Reason.SPAN_WITHOUT_TOKEN, start=span.start, last=span.end - 1, text=span.text
         )
     return tokens
 
@@ -236,10 +214,7 @@ def _units(choice: Choice, tokens: Ids | None, tokenized: Tokenized) -> Units | 
             part = within(f"{ATTENTION}.spans[{at}]", span, characters)
             parts.append(part[np.isin(part, chosen)])
             if not len(parts[-1]):
-                raise InvalidInput(
-                    f"{ATTENTION}.spans[{at}]",
-                    "contains none of the chosen tokens; leave the span out",
-                )
+                raise InvalidInput(f"{ATTENTION}.spans[{at}]", Reason.SPAN_NOT_CHOSEN)
         starts = np.cumsum([0, *(len(part) for part in parts[:-1])])
         return Units(np.concatenate(parts), starts)
     numbers = words[chosen]
@@ -254,15 +229,12 @@ def _check_spans(spans: Sequence[Span], length: int) -> None:
     """
     if len(spans) > length:
         raise InvalidInput(
-            f"{ATTENTION}.spans", f"has {len(spans)} spans; this input has {length} tokens"
+            f"{ATTENTION}.spans", Reason.MORE_SPANS_THAN_TOKENS, count=len(spans), tokens=length
         )
     for one, other in itertools.pairwise(sorted(spans, key=lambda span: (span.text, span.start))):
         if one.text == other.text and other.start < one.end:
             both = f"{one.start} .. {one.end} and {other.start} .. {other.end}"
-            raise InvalidInput(
-                f"{ATTENTION}.spans",
-                f"has two that overlap: {both}; ask for them one after the other",
-            )
+            raise InvalidInput(f"{ATTENTION}.spans", Reason.OVERLAP, both=both)
 
 
 def known_tokens(tokenized: Tokenized) -> tuple[TokenList, Ids]:
@@ -272,5 +244,5 @@ def known_tokens(tokenized: Tokenized) -> tuple[TokenList, Ids]:
         InvalidInput: the input is ids.
     """
     if tokenized.info is None or tokenized.words is None:
-        raise InvalidInput(ATTENTION, UNKNOWN)
+        raise InvalidInput(ATTENTION, Reason.TOKENS_UNKNOWN)
     return tokenized.info, tokenized.words

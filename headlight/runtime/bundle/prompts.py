@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 
 # Characters. A prompt is tokenised again with each text of a request, so it must stay cheap.
 LONGEST_PROMPT = 4096
@@ -31,10 +31,7 @@ class Prompt:
             InvalidInput: a prompt was requested; the field is empty.
         """
         if self.asked and self.text:
-            raise InvalidInput(
-                "",
-                f"a prompt is put before a text, but {what} are used unchanged; leave it out",
-            )
+            raise InvalidInput("", Reason.NO_PROMPT_FOR, what=what)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,21 +53,17 @@ class Prompts:
             InvalidInput: both are set, no prompt has that name, or the text is too long.
         """
         if name is not None and text is not None:
-            raise InvalidInput("prompt_name", "and prompt_text are both set; send one of them")
+            raise InvalidInput("prompt_name", Reason.TWO_PROMPTS_SET)
         if name is not None:
             if name not in self.by_name:
-                raise InvalidInput(
-                    "prompt_name",
-                    (
-                        "is not a prompt of this model; choose "
-                        f"{', '.join(self.by_name) or 'none':.1000}, or use prompt_text"
-                    ),
-                )
+                names = f"{', '.join(self.by_name):.800}"
+                reason = Reason.NO_SUCH_PROMPT if names else Reason.NO_PROMPTS
+                raise InvalidInput("prompt_name", reason, names=names)
             return Prompt(self.by_name[name], asked=True)
         if text is not None:
             if len(text) > LONGEST_PROMPT:
                 raise InvalidInput(
-                    "prompt_text", f"has {len(text)} characters; at most {LONGEST_PROMPT} are taken"
+                    "prompt_text", Reason.LONG_PROMPT, count=len(text), most=LONGEST_PROMPT
                 )
             return Prompt(text, asked=True)
         default = next((each for each in defaults if each in self.by_name), self.default)

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headlight.comparison import CompareSpec, EvidenceSpec
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.outputs.maps.resolved_spec import ATTENTION, is_one_token
 from headlight.outputs.maps.token_units import pooled_token
+from headlight.refusals import Path, path_of
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.comparison.evidence_units import EvidenceUnits, compared_tokens, units_of
 from headlight.runtime.comparison.late_interaction import BLOCK
@@ -100,11 +101,7 @@ class ComparisonPlan:
         """Raise InvalidInput if the matrices are larger than the request allows."""
         size, most = self.matrix_bytes, self.spec.matrix_max_bytes
         if most is not None and size > most:
-            raise InvalidInput(
-                "matrix.max_bytes",
-                f"the matrices would have {size} bytes, over the {most} allowed; "
-                "send fewer passages, ask for float16, or allow more",
-            )
+            raise InvalidInput("matrix.max_bytes", Reason.MATRICES_BYTES, size=size, most=most)
 
     def items(self, items: Sequence[EncodeItem]) -> list[EncodeItem]:
         """Return the items of query and passages with the rows of the compared tokens alone."""
@@ -148,13 +145,18 @@ def comparison_outputs(spec: CompareSpec) -> dict[str, Any]:
     }
 
 
-def of_evidence(spec: CompareSpec, error: InvalidInput) -> InvalidInput:
-    """Return an error of the requested attention as one of the evidence that asks for it."""
-    at = [each.method for each in spec.evidence].index("attention")
-    name = error.field.removeprefix(ATTENTION).removeprefix(".")
-    if name in ("", "reduce"):
-        name = "method"
-    return InvalidInput(f"evidence[{at}].{name}", error.problem)
+def evidence_names(spec: CompareSpec) -> dict[Path, Path]:
+    """Return the names of requested attention, as parts of the evidence that asks for it."""
+    methods = [each.method for each in spec.evidence]
+    if "attention" not in methods:
+        return {}
+    own, attention = ("evidence", methods.index("attention")), path_of(ATTENTION)
+    return {
+        (*attention, "layers"): (*own, "layers"),
+        (*attention, "heads"): (*own, "heads"),
+        attention: (*own, "method"),
+        (*attention, "reduce"): (*own, "method"),
+    }
 
 
 def plan_comparison(
@@ -214,8 +216,5 @@ def _occluded_units(place: int, units: EvidenceUnits, tokenized: Tokenized) -> l
     pooled = len(tokenized.ids) - first  # at most
     for unit in occluded:
         if len(unit.tokens) >= pooled == sum([token >= first for token in unit.tokens]):
-            raise InvalidInput(
-                f"passages[{place}]",
-                "is a single unit, and hiding it leaves nothing to pool; choose smaller units",
-            )
+            raise InvalidInput(f"passages[{place}]", Reason.SINGLE_UNIT)
     return occluded

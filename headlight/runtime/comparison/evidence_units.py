@@ -9,14 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from headlight.comparison import EvidenceSpec
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.results import TokenList
 from headlight.runtime.tokenization.sentences import sentence_spans
 from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.spec import Span
 
 NO_TOKENS = np.zeros(0, np.int64)
-ONLY_TEXTS = "a passage of ids has no words, sentences or spans; send texts, or ask for tokens"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +99,7 @@ def units_of(
     info = tokenized.info
     if text is None or info is None or tokenized.words is None:
         if spec.unit != "token":
-            raise InvalidInput(f"{field}.unit", ONLY_TEXTS)
+            raise InvalidInput(f"{field}.unit", Reason.NO_UNITS_OF_IDS)
         return EvidenceUnits(tokens, np.arange(len(tokens)))
     if spec.unit == "token":
         starts = np.arange(len(tokens))
@@ -138,32 +137,28 @@ def _spans(
         parts.append(tokens[(span.start < ends) & (ends <= span.end)])
         if not len(parts[-1]):
             raise InvalidInput(
-                f"{field}[{at}]",
-                f"{span.start} .. {span.end} holds the last character of no token that can be "
-                "weighed; extend it, or leave it out",
+                f"{field}[{at}]", Reason.SPAN_WITHOUT_WEIGHT, start=span.start, end=span.end
             )
     return EvidenceUnits(np.concatenate([NO_TOKENS, *parts]), _starts(parts), _characters(spans))
 
 
 def _check_spans(field: str, spans: Sequence[Span], characters: int, tokens: int) -> None:
     if not 1 <= len(spans) <= tokens:
-        raise InvalidInput(
-            field,
-            f"has {len(spans)} spans; send 1 to {tokens}, as this passage has tokens",
-        )
+        raise InvalidInput(field, Reason.SPANS_FOR_PASSAGE, count=len(spans), tokens=tokens)
     for at, span in enumerate(spans):
         if not 0 <= span.start < span.end <= characters or span.text:
             raise InvalidInput(
                 f"{field}[{at}]",
-                f"is {span.start} .. {span.end} of text {span.text}; it must hold a character, and "
-                f"lie in the passage, characters 0 .. {characters} of text 0",
+                Reason.SPAN_OUTSIDE_PASSAGE,
+                start=span.start,
+                end=span.end,
+                text=span.text,
+                characters=characters,
             )
     for one, other in itertools.pairwise(sorted(spans)):
         if other.start < one.end:
             both = f"{one.start} .. {one.end} and {other.start} .. {other.end}"
-            raise InvalidInput(
-                field, f"has two that overlap: {both}; ask for them one after the other"
-            )
+            raise InvalidInput(field, Reason.OVERLAP, both=both)
 
 
 def _starts(parts: Sequence[Ids]) -> Ids:

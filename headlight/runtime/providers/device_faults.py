@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from headlight.errors import DeviceFull, DeviceLost, EngineError, HeadlightError, HostFull
+from headlight.errors import DeviceFull, DeviceLost, EngineError, HeadlightError, HostFull, Reason
 from headlight.runtime.values import Arrays
 
 log = logging.getLogger("headlight.engine")
@@ -203,9 +203,7 @@ class Faults:
             log.warning(
                 "the GPU's memory is full", extra={"event": "gpu_memory_full", "details": details}
             )
-            return DeviceFull(
-                "the memory of the GPU is full; ask for less at once: fewer outputs, shorter texts"
-            )
+            return DeviceFull(Reason.DEVICE_MEMORY)
         if kind == "lost" and self.gpu:
             self._lost = True
             return DeviceLost(told("the GPU failed", str(error)))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headlight.errors import InvalidInput, NotFinite
+from headlight.errors import InvalidInput, NotFinite, Reason
 from headlight.outputs.spans import SpanChoice, SpanRows, SpanTokens
 from headlight.outputs.vector_forms import ZEROS, halve, unit_length
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
@@ -125,11 +125,10 @@ def place_all(
         except TooManyTokens:
             raise too_many_tokens(most_tokens) from None
         except InvalidInput as error:
-            if f"inputs[{at}]" in error.field:
+            if at in error.refusal.path:
                 raise
             kind = "ids" if tokenized.words is None else "pair"
-            field = f"inputs[{at}].{kind if text is None else 'text'}"
-            raise InvalidInput(field, error.problem) from None
+            raise error.at(("inputs", at, kind if text is None else "text")) from None
         left -= sum([len(each.ids) for each in work.items])
         if left < 0:
             raise too_many_tokens(most_tokens)
@@ -185,11 +184,7 @@ def window_starts(length: int, body: tuple[int, int], max_length: int) -> tuple[
     around = length - (end - first)
     room = max_length - around
     if room < 1:
-        raise InvalidInput(
-            "",
-            f"its prompt and special tokens are {around} tokens, the model takes {max_length}; "
-            "shorten the prompt",
-        )
+        raise InvalidInput("", Reason.NO_ROOM_BESIDE_PROMPT, tokens=around, most=max_length)
     overlap, surplus = room // OVERLAP, end - first - room
     steps = max(1, -(-surplus // (room - overlap)))
     return [first + surplus * step // steps for step in range(steps + 1)], room

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.outputs.spans import SPANS, SpanChoice, SpanTokens, check_span_count
 from headlight.results import TokenList
 from headlight.runtime.tokenization.sentences import sentence_spans
 from headlight.runtime.values import Ids, Marks, Tokenized
 from headlight.span_vectors import Windows
 from headlight.spec import Span
-
-NO_TEXT = "needs a single text; send the text instead of ids or of a pair"
 
 
 def place_spans(
@@ -37,17 +35,17 @@ def place_spans(
         raise RuntimeError("spans were requested without tokens. This is a bug.")
     own, around = _text_tokens(info, is_text=text is not None)
     if not len(own):
-        raise InvalidInput(SPANS, "has only special tokens and its prompt; send a text")
+        raise InvalidInput(SPANS, Reason.ONLY_SPECIAL_TOKENS)
     starts, ends = np.array(info.starts)[own], np.array(info.ends)[own]
     characters: Ids | None = None
     if isinstance(kind, Windows):
         if text is None and tokenized.words is not None:
-            raise InvalidInput(SPANS, NO_TEXT)
+            raise InvalidInput(SPANS, Reason.NOT_A_SINGLE_TEXT)
         first, last = _windows(kind, len(own))
         if text is not None:
             characters = np.stack([starts[first], ends[last - 1]], axis=1)
     elif text is None:
-        raise InvalidInput(SPANS, NO_TEXT)
+        raise InvalidInput(SPANS, Reason.NOT_A_SINGLE_TEXT)
     else:
         field = f"{SPANS}.sentences"
         given: Sequence[Span] = ()
@@ -70,8 +68,9 @@ def place_spans(
             at = int(np.flatnonzero(~full)[0])
             raise InvalidInput(
                 f"{field}.spans[{at}]",
-                f"shares no character with a token ({given[at].start} .. {given[at].end}); "
-                "leave it out, or truncate less",
+                Reason.SPAN_BETWEEN_TOKENS,
+                start=given[at].start,
+                end=given[at].end,
             )
     spans = SpanTokens(own, first, last, characters, (int(own[0]), int(own[-1]) + 1))
     spans = dataclasses.replace(spans, body=_body(around, spans.body))
@@ -113,11 +112,9 @@ def _check_given(field: str, spans: Sequence[Span], length: int) -> None:
     check_span_count(field, len(spans))
     for at, (start, end, text) in enumerate(spans):
         if text or not 0 <= start < end <= length:
-            of_text = f" of text {text}" if text else ""
+            reason = Reason.SPAN_RANGE_OF_TEXT if text else Reason.SPAN_RANGE
             raise InvalidInput(
-                f"{field}.spans[{at}]",
-                f"is {start} .. {end}{of_text}; the text has characters 0 .. {length}, "
-                "and a span starts before its end",
+                f"{field}.spans[{at}]", reason, start=start, end=end, text=text, last=length
             )
 
 

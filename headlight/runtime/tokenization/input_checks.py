@@ -8,11 +8,11 @@ from typing import Literal, TypeGuard
 
 import numpy as np
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.results import TokenList
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.values import Ids, Marks
-from headlight.spec import HOW_TO_TRUNCATE, Truncate
+from headlight.spec import Truncate
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int]
@@ -22,8 +22,6 @@ TRUNCATIONS: Mapping[Truncate, Truncation] = {
     "end": "cut_end",
     "start": "cut_start",
 }
-SHORTEN_OR_CUT = f"shorten it or ask for truncation, {HOW_TO_TRUNCATE}"
-SHORTEN_OR_SPLIT = "shorten it, or split it into several texts"
 
 
 def is_pair(value: Input) -> TypeGuard[tuple[str, str]]:
@@ -37,7 +35,14 @@ def is_pair(value: Input) -> TypeGuard[tuple[str, str]]:
 
 def too_many_tokens(most: int) -> InvalidInput:
     """Return the error of a request whose inputs have more than so many tokens."""
-    return InvalidInput("inputs", f"have more than {most} tokens together; split the request")
+    return InvalidInput("inputs", Reason.TOO_MANY_TOKENS, most=most)
+
+
+def not_taken(field: str, accepts: Sequence[str]) -> InvalidInput:
+    """Return the error of an input of a kind that a model does not take."""
+    if list(accepts) == ["ids"]:
+        return InvalidInput(field, Reason.TAKES_IDS)
+    return InvalidInput(field, Reason.NOT_TAKEN, names=" or ".join(accepts))
 
 
 def checked_ids(
@@ -49,20 +54,15 @@ def checked_ids(
         InvalidInput: see `Runtime.check_ids`.
     """
     if not 1 <= len(ids) <= manifest.max_length:
-        raise InvalidInput("", f"has {len(ids)} ids; send 1 to {manifest.max_length}")
-    found = _checked("", "id", ids, manifest.architecture.vocab_size)
+        raise InvalidInput("", Reason.IDS, count=len(ids), most=manifest.max_length)
+    found = _checked("", Reason.ID_RANGE, ids, manifest.architecture.vocab_size)
     types = None
     if len(segments):
         if not manifest.architecture.segments:
-            raise InvalidInput(
-                "segments", "this model was trained without segments; leave it empty"
-            )
+            raise InvalidInput("segments", Reason.NO_SEGMENTS)
         if len(segments) != len(ids):
-            raise InvalidInput(
-                "segments",
-                f"has {len(segments)} entries for {len(ids)} ids; send one of each, or none",
-            )
-        types = _checked("segments", "segment", segments, manifest.architecture.segments)
+            raise InvalidInput("segments", Reason.SEGMENTS, segments=len(segments), ids=len(ids))
+        types = _checked("segments", Reason.SEGMENT_RANGE, segments, manifest.architecture.segments)
     return found, types
 
 
@@ -76,7 +76,7 @@ def list_of_ids(ids: Ids, segments: Ids | None, pieces: tuple[str, ...]) -> Toke
     return TokenList(tuple(ids.tolist()), pieces, zeros, zeros, (False,) * len(ids), types)
 
 
-def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
+def _checked(field: str, reason: Reason, values: Sequence[int], count: int) -> Ids:
     """Return the values as int64 [n].
 
     Raises:
@@ -89,15 +89,12 @@ def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
         try:
             found = np.fromiter(values, dtype=np.int64, count=len(values))
         except (OverflowError, TypeError, ValueError):
-            raise InvalidInput(field, "holds something that is not a 64-bit integer") from None
+            raise InvalidInput(field, Reason.NOT_AN_INTEGER) from None
     # As unsigned numbers, negative ones are the largest.
     if len(found) and found.view(np.uint64).max() >= count:
         wrong = np.flatnonzero((found < 0) | (found >= count))[0]
         # The index, not the value: messages are logged, and logs hold nothing of a text.
-        raise InvalidInput(
-            field,
-            f"the {what} at {wrong} is not in 0 .. {count - 1}; send ids of this model",
-        )
+        raise InvalidInput(field, reason, place=int(wrong), last=count - 1)
     return found
 
 
@@ -114,26 +111,18 @@ def truncate(
         second: bool [n], the tokens of a pair's second text.
         most: number of tokens that may be left, less than n.
         truncation: the end to cut, or "refuse".
-        prompt: True if there is a prompt, for the error message.
+        prompt: True if there is a prompt, for the error.
 
     Raises:
         InvalidInput: truncation is "refuse", or the uncut tokens leave no room.
     """
     if truncation == "refuse":
-        have = (
-            f"has {len(stays)} tokens{' with its prompt' if prompt else ''}, the model takes {most}"
-        )
-        raise InvalidInput("", f"{have}; {SHORTEN_OR_CUT}")
+        reason = Reason.TOO_LONG_WITH_PROMPT if prompt else Reason.TOO_LONG
+        raise InvalidInput("", reason, tokens=len(stays), most=most)
     room = most - int(stays.sum())
     if room < 1:
-        what, remedy = (
-            ("prompt and special tokens", "shorten the prompt")
-            if prompt
-            else ("special tokens", "send one text")
-        )
-        raise InvalidInput(
-            "", f"its {what} are {most - room} tokens, the model takes {most}; {remedy}"
-        )
+        reason = Reason.NO_ROOM_BESIDE_PROMPT if prompt else Reason.NO_ROOM_BESIDE_SPECIAL
+        raise InvalidInput("", reason, tokens=most - room, most=most)
     texts = [np.flatnonzero(~stays & ~second), np.flatnonzero(~stays & second)]
     shorter = int(len(texts[0]) > len(texts[1]))  # its index; the first if both are equally long
     rooms = dict.fromkeys((0, 1), min(len(texts[shorter]), room // 2))

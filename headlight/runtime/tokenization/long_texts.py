@@ -17,9 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import tokenizers
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.runtime.tokenization.input_checks import (
-    SHORTEN_OR_SPLIT,
     Truncation,
     truncate,
 )
@@ -102,7 +101,9 @@ class LongTexts(NamedTuple):
                 break
             size = min(2 * size, room)
         if room < whole:
-            raise InvalidInput("", self._refusal(others + whole))
+            at_start = self.truncation == "cut_start"
+            reason = Reason.CUT_AT_START_UNKNOWN if at_start else Reason.CUT_AT_END_UNKNOWN
+            raise InvalidInput("", reason, characters=others + whole, most=self.most or 0)
         return Part(value)
 
     def _cut(self, value: Value, at: int, size: int) -> Part:
@@ -152,13 +153,6 @@ class LongTexts(NamedTuple):
             for encoding in (self.read(self.prompt + text) for text in (value[: len(part)], part))
         ]
         return bool(found[0] == found[1])
-
-    def _refusal(self, characters: int) -> str:
-        side = "last" if self.truncation == "cut_start" else "first"
-        return (
-            f"has {characters} characters; the {side} {self.most}, which are read, do not show "
-            f"where to cut it; {SHORTEN_OR_SPLIT}"
-        )
 
 
 def _size(value: Value) -> int:

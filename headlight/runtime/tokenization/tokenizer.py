@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import tokenizers
 
-from headlight.errors import BundleError, InvalidInput
+from headlight.errors import BundleError, InvalidInput, Reason
 from headlight.runtime.bundle.file_contents import File
 from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight.runtime.tokenization.input_checks import Truncation, truncate
@@ -34,7 +34,6 @@ from headlight.spec import EmptyTexts, SpecialTokens
 # A text of this length takes some 50 µs; releasing and reacquiring the GIL takes longer.
 SHORT_CHARACTERS = 512
 PARTS = ("first", "second")  # of a pair
-EMPTY = "is empty; send at least one character"
 
 
 class Tokenizer:
@@ -211,7 +210,7 @@ class Tokenizer:
             parts = {"": value} if isinstance(value, str) else dict(zip(PARTS, value, strict=True))
             for field, part in parts.items():
                 if not part and empty_texts == "refuse":
-                    raise InvalidInput(field, EMPTY)
+                    raise InvalidInput(field, Reason.EMPTY_TEXT)
             special = self._spelled.marks(encoding, whole, special_tokens) if with_info else None
             before = prompt if isinstance(value, str) else ""
             yield self._tokenized(encoding, before, kept, special, special_tokens)
@@ -232,9 +231,7 @@ class Tokenizer:
             if not is_panic(error):
                 raise
             if len(values) == 1:
-                raise InvalidInput(
-                    "", "is more than the tokenizer's patterns can read; shorten it"
-                ) from None
+                raise InvalidInput("", Reason.BEYOND_PATTERNS) from None
         # Each input alone, to find the one at fault.
         alone = (self._read([value], special_tokens, bare=bare) for value in values)
         return itertools.chain.from_iterable(alone)
@@ -269,7 +266,7 @@ class Tokenizer:
         if kept is not None:
             ids, segments = ids[kept], None if segments is None else segments[kept]
         if not len(ids):
-            raise InvalidInput("", "has no token that the model knows; send another text")
+            raise InvalidInput("", Reason.NO_KNOWN_TOKEN)
         info = words = None
         if special is not None:
             info = token_list(encoding, kept, special, of_prompt, len(prompt))

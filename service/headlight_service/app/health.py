@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from headlight.errors import NotFound, Overloaded
+from headlight.errors import NotFound, Overloaded, Reason
 from headlight.pb import headlight_pb2
 from headlight_service.frontends.grpc.calls.contract_services import services
 from headlight_service.frontends.grpc.tei import tei_messages
@@ -91,7 +91,7 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
         told = self._told()
         if request.service not in told:
             known = ", ".join(name for name in told if name)
-            raise NotFound(f"no such service; there are {known}, or leave the name out")
+            raise NotFound(Reason.NO_SERVICE, names=known)
         return STATUS(status=self._status(request.service))
 
     def List(
@@ -103,9 +103,7 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
 
     async def Watch(self, request: health_pb2.HealthCheckRequest, call: Call) -> None:
         if len(self._watchers) >= MOST_WATCHERS:
-            raise Overloaded(
-                f"{MOST_WATCHERS} callers watch already; ask with Check", AGAIN_SECONDS
-            )
+            raise Overloaded(Reason.TOO_MANY_WATCHERS, AGAIN_SECONDS, count=MOST_WATCHERS)
         last, changed = None, asyncio.Event()
         self._watchers.add(changed)
         try:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from headlight.description import Limits
-from headlight.errors import InvalidInput, NotFound, Unavailable
+from headlight.errors import InvalidInput, NotFound, Reason, Unavailable
 from headlight.outputs.registry import OUTPUTS
 from headlight.results import ModelRef
 from headlight.runtime import Runtime
@@ -22,7 +22,6 @@ from headlight_service.core.requests.request import OutputSpec
 from headlight_service.core.scheduler.scheduler import Scheduler
 from headlight_service.telemetry.metrics import ModelMetrics
 
-ATTENTION_OFF = "this server runs with --attention off; the model's description lists the outputs"
 LEAST_TOKEN_INFO_BYTES = 8  # for one token in an answer: id, piece, start, end, special, segment
 
 
@@ -118,9 +117,9 @@ class ServedModel:
         """
         if not self.gives(output):
             is_off = output in self.runtime.bundle.manifest.outputs
-            raise InvalidInput(
-                field, ATTENTION_OFF if is_off else self.description.gives_no(output)
-            )
+            reason = Reason.ATTENTION_OFF if is_off else Reason.GIVES_NO
+            names = ", ".join(self.description.outputs)
+            raise InvalidInput(field, reason, what=output, names=names)
 
     def check_items(self, field: str, count: int) -> None:
         """Refuse more inputs than a request may have, before they become objects.
@@ -129,7 +128,7 @@ class ServedModel:
             InvalidInput: naming `field`.
         """
         if count > self.limits.max_items:
-            raise InvalidInput(field, f"has {count} entries; send 1 to {self.limits.max_items}")
+            raise InvalidInput(field, Reason.ENTRIES, count=count, most=self.limits.max_items)
 
     def select(self, outputs: OutputSpec) -> Selection:
         """Resolve requested outputs, once for each object. Raises InvalidInput."""
@@ -193,14 +192,12 @@ class Models:
             return first
         served = ", ".join(self._by_name)
         if name:
-            raise NotFound(f"model: not served here; there is {served}")
-        raise InvalidInput(
-            "model", f"is empty, but several models are served; name one of {served}"
-        )
+            raise NotFound(Reason.NOT_SERVED, "model", names=served)
+        raise InvalidInput("model", Reason.MODEL_NAME_EMPTY, names=served)
 
     @property
     def first(self) -> ServedModel:
         """The first model; its limits bound streams. Raises Unavailable: it is not loaded yet."""
         if not self._models:
-            raise Unavailable("the model is still being loaded; try again soon, or another replica")
+            raise Unavailable(Reason.LOADING)
         return self._models[0]

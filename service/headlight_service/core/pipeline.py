@@ -37,6 +37,7 @@ from headlight_service.core.admission.rate_limit import (
     Quotas,
 )
 from headlight_service.core.admission.request_budget import BEGUN
+from headlight_service.core.admission.waiting_list import Fitting
 from headlight_service.core.codec_threads import CodecThreads
 from headlight_service.core.handle import Handle, WhenGone
 from headlight_service.core.models import Models, ServedModel
@@ -333,7 +334,7 @@ class Encoding(Handle[Answer]):
         """Go on once the window has room. Then: `_reserve_answer`."""
         self._run(self._reserve_answer)
 
-    def _smaller(self, room: int) -> tuple[str, str]:
+    def _smaller(self, room: int) -> Fitting:
         """Return the field that asks for most of the answer, and a choice that would fit."""
         prepared = self._prepared
         room = (room - self._overhead) * prepared.data_bytes // max(1, prepared.held_bytes)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Phrase, Reason, renamed
 from headlight.outputs.spans import SUM_BYTES, check_all_spans
+from headlight.refusals import path_of
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.prompts import Prompt
 from headlight.runtime.encode_items import EncodeItem, Selection, item_of
 from headlight.runtime.spans.span_items import SpanItems, place_all
 from headlight.runtime.tokenization.input_checks import (
-    SHORTEN_OR_CUT,
-    SHORTEN_OR_SPLIT,
     Truncation,
+    not_taken,
     too_many_tokens,
 )
 from headlight.runtime.values import Floats, Tokenized
@@ -63,7 +63,7 @@ class _Room(NamedTuple):
     """The most characters of one input, None for any, and the remedy for more."""
 
     characters: int | None
-    remedy: str
+    remedy: Phrase
 
 
 def encoding_job(request: Request, model: ServedModel, selection: Selection) -> TokenizationJob:
@@ -109,7 +109,7 @@ def _job(
     if request.prompt_name is not None or request.prompt_text is not None:
         prompt = model.runtime.prompts.choose(request.prompt_name, request.prompt_text)
     if not 1 <= len(request.inputs) <= most:
-        raise InvalidInput("inputs", f"has {len(request.inputs)} entries; send 1 to {most}")
+        raise InvalidInput("inputs", Reason.ENTRIES, count=len(request.inputs), most=most)
     sizes = _sizes(request.inputs, model, prompt, _room(request, model, limit=limit))
     return _made(request, model, sizes, prompt, with_info, max_tokens, limit=limit)
 
@@ -142,10 +142,10 @@ def _made(
 def _room(request: Request, model: ServedModel, *, limit: bool) -> _Room:
     """Return the room for each input of a request; `limit`: whether its tokens are limited."""
     if not limit:
-        return _Room(model.max_characters, SHORTEN_OR_SPLIT)
+        return _Room(model.max_characters, Phrase.SHORTEN_OR_SPLIT)
     if (request.truncation or model.truncation) == "refuse":
-        return _Room(model.max_characters, SHORTEN_OR_CUT)
-    return _Room(None, "")  # the tokenizer reads only a part
+        return _Room(model.max_characters, Phrase.SHORTEN_OR_CUT)
+    return _Room(None, Phrase.SHORTEN_OR_SPLIT)  # the tokenizer reads only a part
 
 
 def _sizes(
@@ -171,12 +171,10 @@ def _checked_size(
     kind = kind_of(value)
     field = f"inputs[{place}].{kind}"
     if kind not in model.accepts:
-        raise InvalidInput(field, f"this model takes {' or '.join(model.accepts)}")
+        raise not_taken(field, model.accepts)
     if not isinstance(value, str):
-        try:
+        with renamed({(): path_of(field)}):
             prompt.check_kind("pairs" if kind == "pair" else kind)
-        except InvalidInput as error:
-            raise InvalidInput(field, error.problem) from None
     if isinstance(value, TokenIds):
         return len(value.ids)
     before = len(prompt.text) if isinstance(value, str) else 0
@@ -184,11 +182,13 @@ def _checked_size(
     # Tokenising takes some 350 bytes and 2 µs a character: a text that cannot fit is refused
     # unread.
     if allowed.characters is not None and characters > allowed.characters:
-        own = f", {before} of them its prompt" if before else ""
         raise InvalidInput(
             field,
-            f"has {characters} characters{own}; at most {allowed.characters} are read; "
-            f"{allowed.remedy}",
+            Reason.CHARACTERS_WITH_PROMPT if before else Reason.CHARACTERS,
+            characters=characters,
+            prompt=before,
+            most=allowed.characters,
+            remedy=allowed.remedy,
         )
     return characters
 
@@ -210,8 +210,7 @@ def tokenized(
             try:
                 result = next(results)
             except InvalidInput as error:
-                field = f"inputs[{place}].{kind_of(value)}.{error.field}".rstrip(".")
-                raise InvalidInput(field, error.problem) from None
+                raise error.at(("inputs", place, kind_of(value), *error.refusal.path)) from None
             tokens += len(result.ids)
             if tokens > job.max_tokens and not job.sliced:
                 raise too_many_tokens(job.max_tokens)
@@ -232,8 +231,9 @@ def items_of(
             mask = None if head_masks is None else head_masks[at]
             items.append(item_of(each, selection, pooling, mask))
         except InvalidInput as error:
-            where = "" if len(inputs) == 1 else f"inputs[{at}]: "
-            raise InvalidInput(error.field, f"{where}{error.problem}") from None
+            path, reason, args = error.refusal[1:]
+            where = {} if len(inputs) == 1 else {"input": at}
+            raise InvalidInput(path, reason, **args, **where) from None
     return items
 
 

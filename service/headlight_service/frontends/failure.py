@@ -12,11 +12,13 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from headlight.errors import Code, HeadlightError, HostFull, InvalidInput, NotFinite, Overloaded
+from headlight.errors import Code, HeadlightError, HostFull, NotFinite, Overloaded, Reason
+from headlight.refusals import Refusal, text_of, to_metadata
 from headlight_service.core.admission.shed_error import reason_of
 from headlight_service.telemetry.json_logs import describe
 
 log = logging.getLogger("headlight_service.frontends.failure")
+LONGEST_METADATA = 1000  # bytes: trailers may have 8 KiB in all
 NO_THREAD = "can't start new thread"  # Python's message, if the limit of pids is reached
 
 
@@ -24,22 +26,31 @@ class Failure(NamedTuple):
     """A failed request.
 
     Attributes:
-        code: the kind of failure; a protocol maps it to a status.
-        message: the problem and its remedy.
+        refusal: what is wrong. A protocol maps its code to a status, and words it.
         retry_after_ms: delay before a retry; None: a retry cannot help, or may be made at once.
         reason: one of a closed set of names.
-        field: the request's field at fault; empty: none.
         request_id: its id in the log; empty: it is not logged.
         repeats: whether the same request fails again on every replica.
     """
 
-    code: Code
-    message: str
+    refusal: Refusal
     retry_after_ms: int | None
     reason: str
-    field: str
     request_id: str = ""
     repeats: bool = False
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The reason in detail and its numbers, for machines; empty: none, or too long."""
+        code, path, reason, _ = self.refusal
+        if reason in (Reason.AS_IS, Reason.INTERNAL):
+            return {}
+        found = to_metadata(self.refusal)
+        if path and code is not Code.INVALID_INPUT:
+            found["field"] = text_of(path)
+        return (
+            found if sum(len(each.encode()) for each in found.values()) <= LONGEST_METADATA else {}
+        )
 
 
 def failure_of(
@@ -69,8 +80,8 @@ def failure_of(
         error_id, fields = uuid.uuid4().hex[:12], known()
         extra = {"event": "unexpected_failure", "error_id": error_id, **fields, **describe(error)}
         log.error("unexpected failure", extra=extra)
-        message = f"internal error; see error id {error_id} in the server's log"
-        return Failure(Code.INTERNAL, message, None, reason_of(error), "", fields["request_id"])
+        refusal = Refusal(Code.INTERNAL, (), Reason.INTERNAL, {"id": error_id})
+        return Failure(refusal, None, reason_of(error), fields["request_id"])
     code, reason, request_id = error.code, reason_of(error), ""
     serious = code in (Code.INTERNAL, Code.BUNDLE)
     if serious or log.isEnabledFor(logging.DEBUG):
@@ -86,11 +97,9 @@ def failure_of(
         request_id = fields["request_id"]
     seconds = error.retry_after_seconds if isinstance(error, Overloaded) else None
     return Failure(
-        code,
-        error.message,
+        error.refusal,
         None if seconds is None else math.ceil(1000 * seconds),
         reason,
-        error.field if isinstance(error, InvalidInput) else "",
         request_id,
         isinstance(error, NotFinite),
     )

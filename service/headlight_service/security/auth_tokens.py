@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from headlight.errors import Unauthenticated
+from headlight.errors import Reason, Unauthenticated
 from headlight.tls.watched_file import Watched
 from headlight_service.config.command_line import ConfigError
 
@@ -33,9 +33,6 @@ NAME = re.compile(r"[A-Za-z0-9][!-~]{0,127}")
 TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # characters that RFC 6750 allows in a header
 DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 KEY, SCHEME = "authorization", "bearer"
-NO_TOKEN = "the call has no token; send it as metadata or a header, `authorization: Bearer TOKEN`"
-WRONG_TOKEN = "the token is not one of this server's; was it replaced?"
-TWO_TOKENS = "the call has two authorization entries; send one"
 
 
 class AuthTokens:
@@ -76,10 +73,10 @@ class AuthTokens:
         """
         given = [str(value) for key, value in metadata if key == KEY]
         if len(given) > 1:  # another reader of the call could take the other one
-            raise Unauthenticated(TWO_TOKENS)
+            raise Unauthenticated(Reason.TWO_TOKENS)
         scheme, _, token = "".join(given).partition(" ")
         if scheme.lower() != SCHEME or not token:
-            raise Unauthenticated(NO_TOKEN)
+            raise Unauthenticated(Reason.NO_TOKEN)
         if self._clock() - self._looked >= LOOK_SECONDS:
             self._names, self._looked = self._file.latest(), self._clock()
         digest, found = hashlib.sha256(token.strip().encode()).digest(), None
@@ -87,7 +84,7 @@ class AuthTokens:
             if hmac.compare_digest(known, digest):
                 found = name
         if found is None:
-            raise Unauthenticated(WRONG_TOKEN)
+            raise Unauthenticated(Reason.WRONG_TOKEN)
         return found
 
     def _refused(self, problem: str) -> None:

@@ -44,7 +44,7 @@ def test_long_lists_in_chunks(service: Service, vectors: Vectors) -> None:
     assert_equal(embeddings(service).embed_documents(MANY), vectors(MANY))
     chunks = [f"{number} " + "read a file " * 48 for number in range(200)]  # of 585 characters
     assert_equal(embeddings(service, chunk_size=512).embed_documents(chunks), vectors(chunks))
-    with pytest.raises(openai.BadRequestError, match="2100 entries; send 1 to 2048"):
+    with pytest.raises(openai.BadRequestError, match="2100 entries; give 1 to 2048"):
         embeddings(service, chunk_size=len(MANY)).embed_documents(MANY)
 
 

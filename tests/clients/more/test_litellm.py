@@ -51,7 +51,7 @@ async def test_numbers_equal_those_of_the_grpc_client(
 def test_the_longest_list(service: Service, vectors: Vectors) -> None:
     found = rows(litellm.embedding(**asked(service, MANY[:2048])))
     assert_equal(found, vectors(MANY[:2048]))
-    with pytest.raises(litellm.BadRequestError, match="2100 entries; send 1 to 2048"):
+    with pytest.raises(litellm.BadRequestError, match="2100 entries; give 1 to 2048"):
         litellm.embedding(**asked(service, MANY))
 
 

@@ -86,7 +86,7 @@ def test_the_hub_client_gets_the_longest_list(hub: InferenceClient, service: Ser
     with pytest.raises(HfHubHTTPError) as error:
         hub.feature_extraction([*many, "one more"])
     assert error.value.response.status_code == 422
-    assert error.value.response.json()["error"] == "inputs: has 2049 entries; send 1 to 2048"
+    assert error.value.response.json()["error"] == "inputs: has 2049 entries; give 1 to 2048"
 
 
 async def test_the_asyncio_hub_client(service: Service, expected: Any) -> None:

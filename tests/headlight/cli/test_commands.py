@@ -302,7 +302,7 @@ def test_what_the_service_failed_at_is_one_line_and_1(run: Run, servicer: FakeSe
     assert err.endswith(
         "); start a service there, or name another by --target or HEADLIGHT_TARGET\n"
     )
-    said = "headlight: --model: there is no other; there is fake\n"  # yet, or behind this address
+    said = "headlight: --model: not served here; there is fake\n"  # yet, or behind this address
     assert run("info", "--model", "other") == (1, "", said)
     trailing = (("grpc-retry-pushback-ms", "90500"),)
     servicer.refusals.append(

@@ -10,7 +10,9 @@ import grpc
 import pytest
 
 from headlight.cli.commands import main
-from tests.headlight.fake_server import FakeServicer, Refusal
+from headlight.errors import InvalidInput, Overloaded
+from headlight.reasons import Reason
+from tests.headlight.fake_server import FakeServicer, Refusal, refused
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
@@ -37,15 +39,19 @@ def said(capsys: pytest.CaptureFixture[str], target: str, *arguments: str) -> tu
         ),
         (
             ["embed", "a", "--prompt", "x"],
-            "prompt_text: has 9 characters",
+            InvalidInput("prompt_text", Reason.LONG_PROMPT, count=9, most=8),
             "--prompt: has 9 characters",
         ),
         (
             ["tokens", "a", "--prompt-name", "x"],
-            "prompt_name: is none, or use prompt_text",
-            "--prompt-name: is none, or use --prompt\n",
+            InvalidInput("prompt_name", Reason.NO_PROMPTS),
+            "--prompt-name: is not a prompt of this model; it has none; use --prompt\n",
         ),
-        (["embed", "a", "b"], "inputs[1].text: is empty", "text 2: is empty"),
+        (
+            ["embed", "a", "b"],
+            InvalidInput("inputs[1].text", Reason.EMPTY_TEXT),
+            "text 2: is empty",
+        ),
     ],
 )
 def test_errors_name_the_options_of_the_command_line(
@@ -53,11 +59,12 @@ def test_errors_name_the_options_of_the_command_line(
     servicer: FakeServicer,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
-    refusal: str | None,
+    refusal: str | InvalidInput | None,
     says: str,
 ) -> None:
-    if refusal:
-        servicer.refusals.append(Refusal(INVALID, refusal))
+    if refusal is not None:
+        sent = Refusal(INVALID, refusal) if isinstance(refusal, str) else refused(refusal)
+        servicer.refusals.append(sent)
     code, err = said(capsys, target, *arguments)
     assert (code, err[: len("headlight: " + says)]) == (2, "headlight: " + says)
 
@@ -109,17 +116,17 @@ def test_a_full_queue_of_own_requests_advises_a_longer_timeout(
     target: str, servicer: FakeServicer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """If there is a timeout; without one, the client waits as long as needed."""
-    late = (
+    told = (
         "with the current queue, this may take 15.68 s, and the deadline is in 1.88 s; "
-        "wait, or ask another replica"
+        "wait, or name another service by --target"
     )
-    told = late.replace("ask another replica", "name another service by --target")
-    refusal = Refusal(
-        grpc.StatusCode.RESOURCE_EXHAUSTED, late, (("grpc-retry-pushback-ms", "137990"),)
-    )
-    servicer.refusals.append(refusal)
+    servicer.refusals.append(refused(late(137.99)))
     expected = f"headlight: {told}; give more time by --timeout, or try again in 137.99 s\n"
     assert said(capsys, target, "embed", "a", "--timeout", "60") == (1, expected)
-    servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, late))
+    servicer.refusals.append(refused(late(None)))
     expected = f"headlight: {told}; give more time by --timeout\n"
     assert said(capsys, target, "attend", "a", "--timeout", "60") == (1, expected)
+
+
+def late(retry_seconds: float | None) -> Overloaded:
+    return Overloaded(Reason.WAIT_BEYOND_DEADLINE, retry_seconds, wait="15.68", left="1.88")

@@ -20,8 +20,8 @@ LONG = "word " * 50
 TEXTS = [*(f"text {number}" for number in range(20)), "", "good", LONG, "too", LONG, "x" * 2**20]
 BAD = {
     21: "is empty; remove it",
-    23: "has 52 tokens, of",
-    25: "has 52 tokens, of",
+    23: "has 52 tokens, the model takes 32",
+    25: "has 52 tokens, the model takes 32",
     26: "takes 1048",
 }
 GOOD = [number for number in range(1, len(TEXTS) + 1) if number not in BAD]

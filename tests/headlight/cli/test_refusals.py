@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import pytest
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
+from google.rpc.status_pb2 import Status
 
 from headlight.cli.commands import main, parser
-from headlight.cli.error_advice import advice, in_words
+from headlight.cli.error_advice import COMMAND_LINE, advice
 from headlight.cli.files import PARTIAL
-from headlight.errors import Unauthenticated, Unavailable
-from tests.headlight.fake_server import FakeServicer, Refusal
+from headlight.errors import InvalidInput, Overloaded, Unauthenticated, Unavailable
+from headlight.reasons import Phrase, Reason
+from tests.headlight.fake_server import FakeServicer, Refusal, refused
 
 ROOT = Path(__file__).resolve().parents[3]
-INVALID, SHED = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED
 # Names of fields, messages and parts of the wire, which a user of the command line never sees.
 OF_THE_WIRE = re.compile(
     r"inputs\[|outputs\.|prompt_text|(?<!--)\btruncation\b|GetModel|EncodeStream|\breplica\b|metadata"
     r"|\bfield\b|\bcontract\b|\.proto\b|\bsend\b"
 )
-SAID = (
+# What the command line can meet: its own library, and the service over gRPC.
+RAISED = (
     *ROOT.glob("headlight/runtime/**/*.py"),
     *ROOT.glob("service/headlight_service/core/**/*.py"),
     *ROOT.glob("service/headlight_service/frontends/contract/[!j]*.py"),  # not those of JSON
@@ -36,17 +37,21 @@ SAID = (
     *ROOT.glob("headlight/wire/*.py"),
 )
 NOT_FROM_HERE = {
-    "and prompt_text are both set; send one of them",  # argparse refuses both options
-    "its bytes are no message of the contract",  # a server that is not ours
+    Reason.ID_BYTES,
+    Reason.ID_IN_USE,
+    Reason.NO_MESSAGE,
+    Reason.SET_TWICE,
+    Reason.TWO_PROMPTS_SET,  # argparse refuses both options
+    Reason.TWO_TOKENS,
 }
 
 
 @pytest.mark.parametrize(
-    ("arguments", "refusal", "says"),
+    ("arguments", "error", "says"),
     [
         (
             ["attend", "a"],
-            "inputs[0].text: has 70 tokens, the model takes 64; shorten it or ask for truncation",
+            InvalidInput("inputs[0].text", Reason.TOO_LONG, tokens=70, most=64),
             (
                 "the text: has 70 tokens, the model takes 64; "
                 "shorten it, or cut it by --truncate end"
@@ -54,43 +59,41 @@ NOT_FROM_HERE = {
         ),
         (
             ["tokens", "a", "b"],
-            "inputs[1].text: has 9000 characters; at most 4096 are read; shorten it, or split it",
-            "text 2: has 9000 characters; at most 4096 are read; shorten it, or split it",
+            InvalidInput(
+                "inputs[1].text",
+                Reason.CHARACTERS,
+                characters=9000,
+                most=4096,
+                remedy=Phrase.SHORTEN_OR_SPLIT,
+            ),
+            (
+                "text 2: has 9000 characters; at most 4096 are read; shorten it, or split it into "
+                "several texts"
+            ),
         ),
         (
             ["embed", "a"],
-            "truncation: 7 is not known to this server; see the contract, or leave the field out",
+            InvalidInput("truncation", Reason.NOT_KNOWN, number=7),
             "--truncate: 7 is not known to this server; leave the option out",
         ),
         (
             ["embed", "a"],
-            "priority: 7 is not known to this server; see the contract, or leave the field out",
+            InvalidInput("priority", Reason.NOT_KNOWN, number=7),
             "--priority: 7 is not known to this server; leave the option out",
         ),
         (
             ["embed", "a", "--prompt-name", "x"],
-            "prompt_name: is not a prompt of this model; choose query, or use prompt_text",
+            InvalidInput("prompt_name", Reason.NO_SUCH_PROMPT, names="query"),
             "--prompt-name: is not a prompt of this model; choose query, or use --prompt",
         ),
         (
-            ["embed", "a", "--prompt-name", "x"],
-            "prompt_name: is not a prompt of this model; choose none, or use prompt_text",
-            "--prompt-name: is not a prompt of this model; it has none; use --prompt",
-        ),
-        (
             ["embed", "1 2", "--token-ids", "--prompt", "x"],
-            (
-                "inputs[0].ids: a prompt is put before a text, but ids are used unchanged; "
-                "leave it out"
-            ),
+            InvalidInput("inputs[0].ids", Reason.NO_PROMPT_FOR, what="ids"),
             "--prompt: is put before a text, but ids are used unchanged; leave it out",
         ),
         (
             ["embed", "a", "--no-normalize"],
-            (
-                "outputs.pooled.normalize: int8 was calibrated on vectors normalised; "
-                "leave normalize out"
-            ),
+            InvalidInput("outputs.pooled.normalize", Reason.INT8_CALIBRATED, form="normalised"),
             (
                 "--normalize: int8 was calibrated on vectors normalised; "
                 "leave out --normalize and --no-normalize"
@@ -98,30 +101,36 @@ NOT_FROM_HERE = {
         ),
         (
             ["embed", "a"],
-            "outputs.pooled.dtypes[0]: int8 of 8 dimensions needs their ranges",
-            "--dtype: int8 of 8 dimensions needs their ranges",
+            InvalidInput("outputs.pooled.dtypes[0]", Reason.INT8_RANGES, width=8, have="none"),
+            (
+                "--dtype: int8 of 8 dimensions needs their ranges, and this bundle has none; "
+                "export it with `headlight export --calibration TEXTS`"
+            ),
         ),
         (
             ["embed", "a"],
-            "inputs: have more than 64 tokens together; split the request",
+            InvalidInput("inputs", Reason.TOO_MANY_TOKENS, most=64),
             "the texts: have more than 64 tokens together; give fewer or shorter texts",
         ),
         (
             ["attend", "a"],
+            InvalidInput("outputs.attention", Reason.ATTENTION_OFF),
             (
-                "outputs.attention: this server was started with --attention off; "
-                "GetModel lists the outputs"
-            ),
-            (
-                "attention: this server was started with --attention off; "
+                "attention: this server runs with --attention off; "
                 "`headlight info` lists what it gives"
             ),
         ),
         (
             ["attend", "a"],
-            (
-                "outputs.attention: the answer would have 99 bytes, over 9; 2 of these 4 layers "
-                "would fit; ask for fewer layers or inputs per request, or reduce attention"
+            InvalidInput(
+                "outputs.attention",
+                Reason.ANSWER_BYTES,
+                size=99,
+                most=9,
+                fits=Phrase.LAYERS_FIT,
+                fitting=2,
+                among=4,
+                remedy=Phrase.LESS_OF_A_REQUEST,
             ),
             (
                 "attention: the answer would have 99 bytes, over 9; 2 of these 4 layers would "
@@ -130,19 +139,23 @@ NOT_FROM_HERE = {
         ),
         (
             ["attend", "a"],
-            "inputs[0].text: this model takes ids",
+            InvalidInput("inputs[0].text", Reason.TAKES_IDS),
             "the text: this model takes token ids, as of `headlight embed --token-ids`",
         ),
         (
             ["embed", "a"],
-            "outputs: asks for something that this server does not know; it is older than the "
-            "client",
+            InvalidInput("inputs[0].head_mask", Reason.HEAD_MASK_RANGE),
+            "--importance: has a value outside 0 to 1; 1 keeps a head, 0 removes it",
+        ),
+        (
+            ["embed", "a"],
+            InvalidInput("outputs", Reason.NEWER),
             "the request: asks for something that this server does not know; it is older than "
             "this command",
         ),
         (
             ["embed", "a"],
-            "the message cannot be decoded; is the client built from this server's .proto?",
+            InvalidInput("", Reason.UNDECODABLE),
             "the message cannot be decoded; are both of one version?",
         ),
     ],
@@ -152,12 +165,12 @@ def test_a_refusal_names_an_option_or_a_text_and_its_remedy(
     servicer: FakeServicer,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
-    refusal: str,
+    error: InvalidInput,
     says: str,
 ) -> None:
     if "--token-ids" in arguments:
         servicer.accepts = ("ids",)
-    servicer.refusals.append(Refusal(INVALID, refusal))
+    servicer.refusals.append(refused(error))
     assert main([*arguments, "--target", target]) == 2
     assert capsys.readouterr().err == f"headlight: {says}\n"
 
@@ -168,49 +181,85 @@ def test_a_line_of_a_file_is_named_also_where_it_is_left_out(
     path = tmp_path / "texts.txt"
     path.write_text("one\ntwo\nthree\n")
     command = ["embed", "--file", str(path), "--target", target]
-    problem = "has 70 tokens, the model takes 64; shorten it or ask for truncation"
+    error = InvalidInput("inputs[1].text", Reason.TOO_LONG, tokens=70, most=64)
     ours = "has 70 tokens, the model takes 64; shorten it, or cut it by --truncate end"
-    servicer.refusals.append(Refusal(INVALID, f"inputs[1].text: {problem}"))
+    servicer.refusals.append(refused(error))
     assert main(command) == 2
     said = f"headlight: {path}, line 2: {ours}, or leave such lines out by --skip-bad\n"
     assert capsys.readouterr().err == said
-    servicer.refusals.append(Refusal(INVALID, f"inputs[1].text: {problem}"))
+    servicer.refusals.append(refused(error))
     assert main([*command, "--skip-bad", "--format", "json"]) == PARTIAL
     out, err = capsys.readouterr()
     assert err.startswith(f"headlight: {path}, line 2: {ours} (skipped)\n")
     assert ours in out
 
 
+def test_a_refusal_without_a_reason_is_passed_on(
+    target: str, servicer: FakeServicer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of an older service, or with a reason of a newer one."""
+    for metadata in ({}, {"refusal": "OF_LATER", "most": "64"}, {"refusal": "TOO_LONG"}):
+        older = Refusal(grpc.StatusCode.INVALID_ARGUMENT, "inputs[1].text: is too long; shorten it")
+        if metadata:
+            older = refused(InvalidInput("inputs[1].text", "is too long; shorten it"))
+            older.trailing = with_metadata(older, metadata)
+            older.metadata = metadata
+        servicer.refusals.append(older)
+        assert main(["embed", "a", "b", "--target", target]) == 2
+        assert capsys.readouterr().err == "headlight: text 2: is too long; shorten it\n"
+
+
+def with_metadata(refusal: Refusal, metadata: dict[str, str]) -> tuple[tuple[str, bytes], ...]:
+    status = Status(code=refusal.code.value[0], message=refusal.message)
+    violation = BadRequest.FieldViolation(field=refusal.field)
+    status.details.add().Pack(ErrorInfo(reason="INVALID_INPUT", metadata=metadata))
+    status.details.add().Pack(BadRequest(field_violations=[violation]))
+    return (("grpc-status-details-bin", status.SerializeToString()),)
+
+
 @pytest.mark.parametrize(
-    ("refusal", "says"),
+    ("error", "says"),
     [
         (
-            "the queue is full (9 of 8 tokens, 1 asked for); wait, or ask another replica",
+            Overloaded(Reason.QUEUE_FULL, 2.0, held=9, limit=8, tokens=1),
             "the queue is full (9 of 8 tokens, 1 asked for); wait, or name another service by "
             "--target; try again in 2 s",
         ),
         (
-            "outputs.attention: the answer would have 9 bytes; 8 of 8 are in use; wait, or ask "
-            "another replica",
-            "attention: the answer would have 9 bytes; 8 of 8 are in use; wait, or name another "
-            "service by --target; try again in 2 s",
+            Overloaded(
+                Reason.ANSWERS_HELD,
+                2.0,
+                "outputs.attention",
+                size=9,
+                held=8,
+                limit=8,
+                fits=Phrase.INPUTS_FIT,
+                fitting=1,
+                among=2,
+            ),
+            "attention: the answer would have 9 bytes; 8 of 8 are in use; the first 1 of these 2 "
+            "texts would fit; wait, or name another service by --target; try again in 2 s",
         ),
         (
-            "too many calls are open on this replica; close idle streams, or try another replica",
+            Unauthenticated(Reason.NO_TOKEN),
+            "the call has no token; give one by --token-file, HEADLIGHT_TOKEN_FILE or "
+            "HEADLIGHT_TOKEN",
+        ),
+        (
+            Overloaded(Reason.TOO_MANY_CALLS, 2.0),
             "too many calls are open on the service; name another service by --target; try again "
             "in 2 s",
         ),
     ],
 )
-def test_a_service_under_load_names_no_field_either(
+def test_a_service_that_does_not_serve_names_no_field_either(
     target: str,
     servicer: FakeServicer,
     capsys: pytest.CaptureFixture[str],
-    refusal: str,
+    error: Overloaded | Unauthenticated,
     says: str,
 ) -> None:
-    trailing = (("grpc-retry-pushback-ms", "2000"),)
-    servicer.refusals.append(Refusal(SHED, refusal, trailing))
+    servicer.refusals.append(refused(error))
     assert main(["embed", "a", "--target", target, "--timeout", "1"]) == 1
     assert capsys.readouterr().err == f"headlight: {says}\n"
 
@@ -218,35 +267,25 @@ def test_a_service_under_load_names_no_field_either(
 def test_a_token_and_a_service_that_is_not_ready_have_their_remedies() -> None:
     arguments = parser().parse_args(["info", "--target", "h:1"])
     wanted = "give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"
-    none = "the call has no token; send it as metadata or a header, `authorization: Bearer TOKEN`"
-    assert advice(Unauthenticated(none), arguments) == f"the call has no token; {wanted}"
-    wrong = "the token is not one of this server's; was it replaced?"
+    assert advice(Unauthenticated(Reason.NO_TOKEN), arguments) == f"the call has no token; {wanted}"
     said = f"the token is not one of this server's; {wanted}"
-    assert advice(Unauthenticated(wrong), arguments) == said
-    loading = "the model is still being loaded; try again soon, or another replica"
-    assert advice(Unavailable(loading), arguments) == (
+    assert advice(Unauthenticated(Reason.WRONG_TOKEN), arguments) == said
+    assert advice(Unavailable(Reason.LOADING), arguments) == (
         "the model is still being loaded; try again soon, or name another service by --target"
     )
 
 
-def messages(path: Path) -> Iterator[str]:
-    """Yield the texts in a module that may be part of a message; no docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docstrings = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and id(node) not in docstrings:
-            text = str(node.value)
-            if text.count(" ") > 1:
-                yield text
-
-
 def test_no_message_of_the_service_keeps_words_of_the_wire() -> None:
-    found = [text for path in SAID for text in messages(path)]
-    assert len([text for text in found if OF_THE_WIRE.search(text)]) > 20
-    wrong = {text for text in found if OF_THE_WIRE.search(in_words(text))}
-    assert wrong == NOT_FROM_HERE, "add the remedy to PHRASES in headlight/cli/error_advice.py"
+    named = re.compile(r"Reason\.([A-Z0-9_]+)")
+    met = {Reason[name] for path in RAISED for name in named.findall(path.read_text("utf-8"))}
+    assert len(met) > 100
+    wrong = {each for each in met - NOT_FROM_HERE if OF_THE_WIRE.search(words(each))}
+    assert wrong == set(), "word it in headlight/cli/error_advice.py"
+
+
+def words(reason: Reason | Phrase) -> str:
+    """Return all words of a sentence, those of its remedies included."""
+    template = COMMAND_LINE.sentences[reason]
+    return template + "".join(
+        words(Phrase[name]) for name in re.findall(r"{([A-Z0-9_]+)}", template)
+    )

@@ -9,6 +9,7 @@ import pytest
 from headlight import AsyncClient, Client, InvalidInput, Overloaded, Unavailable
 from headlight.client.call_flow import ReadyRetries
 from headlight.errors import MixedWeights
+from headlight.reasons import Reason
 from tests.headlight.fake_model import DIM
 from tests.headlight.fake_server import FakeServicer, default_limits, serving
 from tests.ports import free_port
@@ -71,7 +72,7 @@ def test_the_wait_ends_and_is_not_begun_where_it_cannot_help(
     now = [100.0]
     monkeypatch.setattr("headlight.client.call_flow.time.monotonic", lambda: now[0])
     gone = Unavailable("no answer from 127.0.0.1:1 (last error: Connection refused)")
-    loading = Unavailable("the model is still being loaded; try again soon")
+    loading = Unavailable(Reason.LOADING)
     retries = ReadyRetries(None, 5.0)
     assert retries.delay(gone) is not None
     assert retries.delay(loading) is not None

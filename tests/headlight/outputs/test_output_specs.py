@@ -45,11 +45,11 @@ VALUES = [
     ({"reduce": None}, f"outputs.attention.reduce: must be a tuple of {REDUCTIONS}"),
     (
         {"layers": (2**31,)},
-        "outputs.attention.layers: must hold whole numbers (of 32 bits) or runs of them",
+        "outputs.attention.layers: must be whole numbers (of 32 bits) or runs of them",
     ),
     (
         {"heads": (1.5,)},
-        "outputs.attention.heads: must hold whole numbers (of 32 bits) or runs of them",
+        "outputs.attention.heads: must be whole numbers (of 32 bits) or runs of them",
     ),
     (
         {"pairs": (1, 5)},
@@ -69,7 +69,7 @@ VALUES = [
     (
         {"keys": Span(-3, 4)},
         (
-            "outputs.attention.keys: must have a start, "
+            "outputs.attention.keys: must be a Span with a start, "
             "an end and a text that are whole numbers from 0"
         ),
     ),
@@ -112,7 +112,7 @@ def test_hidden_layers_are_checked_without_a_service() -> None:
         InvalidInput, match=r"^outputs\.hidden\.dtype: is 'float64'; must be one of float32"
     ):
         hidden_output(HiddenSpec(dtype="float64"))  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match=r"^outputs\.hidden\.layers: must hold whole numbers"):
+    with pytest.raises(InvalidInput, match=r"^outputs\.hidden\.layers: must be whole numbers"):
         hidden_output(HiddenSpec(layers=("1",)))  # type: ignore[arg-type]
     with pytest.raises(
         InvalidInput, match=r"^outputs\.hidden\.tokens: is 'last'; must be one of all"

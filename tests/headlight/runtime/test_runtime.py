@@ -36,7 +36,7 @@ def test_a_text_and_its_ids_give_equal_results(runtime: Runtime) -> None:
     [
         (["fine", ""], r"^inputs\[1\].text: is empty"),
         (["x" * 500], r"^inputs\[0\].text: has 502 tokens, the model takes 160"),
-        ([[]], r"^inputs\[0\].ids: has 0 ids; send 1 to 160"),
+        ([[]], r"^inputs\[0\].ids: has 0 ids; give 1 to 160"),
         ([[1] * 161], r"^inputs\[0\].ids: has 161 ids"),
         ([[3, -1]], r"^inputs\[0\].ids: the id at 1 is not in 0 \.\. "),
         ([[10**6]], r"^inputs\[0\].ids: the id at 0 is not in"),

@@ -58,24 +58,24 @@ def test_failed_calls_and_failed_stream_requests_raise_the_same_error(
 
 
 @pytest.mark.parametrize(
-    ("message", "field", "shown"),
+    ("field", "problem", "shown"),
     [
-        ("inputs[3].text: is empty", "inputs[13].text", "inputs[13].text: is empty"),
-        ("inputs[0].ids.ids[7]: is -1", "inputs[10].ids.ids[7]", "inputs[10].ids.ids[7]: is -1"),
-        ("inputs: 9 of at most 8", "inputs", "inputs: 9 of at most 8"),
-        (
-            "outputs.attention.layers: 3 twice",
-            "outputs.attention.layers",
-            "outputs.attention.layers: 3 twice",
-        ),
-        ("Nothing with a field: at all", "", "Nothing with a field: at all"),
-        ("", "", "refused without a reason"),
+        ("inputs[3].text", "is empty", "inputs[13].text"),
+        ("inputs[0].ids.ids[7]", "is -1", "inputs[10].ids.ids[7]"),
+        ("outputs.spans.given.inputs[1].spans[2]", "x", "outputs.spans.given.inputs[11].spans[2]"),
+        ("evidence[1].spans[2].spans", "x", "evidence[1].spans[12].spans"),
+        ("inputs", "9 of at most 8", "inputs"),
+        ("outputs.attention.layers", "3 twice", "outputs.attention.layers"),
+        ("", "Nothing with a field: at all", ""),
+        ("", "", ""),
     ],
 )
-def test_the_field_index_counts_from_the_first_input(message: str, field: str, shown: str) -> None:
-    error = error_of_status(pb.Status(code=3, message=message), first_input=10)
+def test_the_field_index_counts_from_the_first_input(field: str, problem: str, shown: str) -> None:
+    message = f"{field}: {problem}" if field else problem
+    error = error_of_status(pb.Status(code=3, message=message, field=field), first_input=10)
     assert isinstance(error, errors.InvalidInput)
-    assert (error.field, str(error)) == (field, shown)
+    assert (error.field, error.problem) == (shown, problem or "refused without a reason")
+    assert str(error) == (f"{shown}: {error.problem}" if shown else error.problem)
 
 
 def test_an_unknown_status_code_is_an_engine_error() -> None:

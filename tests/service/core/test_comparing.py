@@ -222,13 +222,13 @@ async def test_the_whole_work_is_checked_against_the_deadline(serve: Serve) -> N
 
 SPANS = pb.TextSpans(spans=[pb.TextSpan(start=0, end=4)])
 REFUSED: dict[str, tuple[pb.CompareRequest, str, str]] = {
-    "no passages": (of(), "passages", "has 0 entries; send 1 to 2047"),
-    "10,000 passages": (of(*[1] * 10_000), "passages", "has 10000 entries; send 1 to 2047"),
+    "no passages": (of(), "passages", "has 0 entries; give 1 to 2047"),
+    "10,000 passages": (of(*[1] * 10_000), "passages", "has 10000 entries; give 1 to 2047"),
     "no query": (pb.CompareRequest(passages=[text_of(1)]), "query", "is empty; set text or ids"),
     "empty query": (
         pb.CompareRequest(query=pb.Input(text=""), passages=[text_of(1)]),
         "query.text",
-        "is empty; send at least one character",
+        "is empty; give at least one character",
     ),
     "empty passage": (
         pb.CompareRequest(query=text_of(1), passages=[text_of(1), pb.Input(text="")]),
@@ -239,7 +239,7 @@ REFUSED: dict[str, tuple[pb.CompareRequest, str, str]] = {
     "four methods": (
         of(1, evidence=[LATE, HIDE, ATTEND, LATE]),
         "evidence",
-        "has 4 entries; send at most 3, one for each method",
+        "has 4 entries; give at most 3",
     ),
     "twice": (of(1, evidence=[HIDE, HIDE]), "evidence[1].method", "occlusion is requested twice"),
     "method": (of(1, evidence=[pb.EvidenceRequest(method=9)]), "evidence[0].method", "9 is not"),  # type: ignore[arg-type]
@@ -269,7 +269,7 @@ REFUSED: dict[str, tuple[pb.CompareRequest, str, str]] = {
             ],
         ),
         "evidence[0].spans[0].spans",
-        "has 3000 entries; send at most 2000, as many as a passage has tokens",
+        "has 3000 entries; give at most 2000",
     ),
     "layers": (
         of(1, evidence=[pb.EvidenceRequest(method=pb.EVIDENCE_METHOD_ATTENTION, layers=[3])]),
@@ -279,7 +279,7 @@ REFUSED: dict[str, tuple[pb.CompareRequest, str, str]] = {
     "matrix": (
         of(40, matrix=pb.SimilarityMatrix(max_bytes=479)),
         "matrix.max_bytes",
-        "the matrices would have 480 bytes, over the 479 allowed",
+        "the matrices have 480 bytes, over the 479 allowed",
     ),
     "matrix type": (
         of(1, matrix=pb.SimilarityMatrix(dtype=pb.DATA_TYPE_UINT8)),
@@ -445,4 +445,4 @@ async def test_a_target_is_compared_with_the_input(serve: Serve) -> None:
         assert answer.moved == plain.moved
         assert list(answer.fall.shape) == [5]
         assert -1 <= answer.similarity <= 1.0001
-    assert (error.details() or "") == "target_vector: has 1 numbers; send the 4 of a pooled vector"
+    assert (error.details() or "") == "target_vector: has 1 numbers; give the 4 of a pooled vector"

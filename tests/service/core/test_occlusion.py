@@ -57,10 +57,10 @@ def naming(count: int) -> pb.OccludeRequest:
 @pytest.mark.parametrize(
     ("ids", "problem"),
     [
-        (pb.TokenIds(ids=[1] * 20_000), f"input.ids: has 20000 ids; send 1 to {MAX_LENGTH}"),
+        (pb.TokenIds(ids=[1] * 20_000), f"input.ids: has 20000 ids; give 1 to {MAX_LENGTH}"),
         (
             pb.TokenIds(ids=[1], segments=[1] * 20_000),
-            "input.ids.segments: has 20000 entries for 1 ids; send one of each, or none",
+            "input.ids.segments: has 20000 entries for 1 ids; give one of each, or none",
         ),
     ],
     ids=["ids", "segments"],

@@ -17,6 +17,7 @@ VOLATILE = {
     **dict.fromkeys(("bundle_sha256", "sha256", "model_sha", "request_id"), HEX),
     **dict.fromkeys(("retry_after_ms", "retry-after", "retry-after-ms"), WHOLE),
     "retry_delay": re.compile(r"[\d.]+s"),
+    "wait": re.compile(r"[\d.e+]+"),
 }
 NANOSECONDS = re.compile(r"\w+_ns")
 WAIT = re.compile(r"wait [\d.e+]+ s")

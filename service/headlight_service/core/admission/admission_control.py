@@ -12,11 +12,11 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from headlight.errors import DeadlineExceeded, HeadlightError
+from headlight.errors import DeadlineExceeded, HeadlightError, Reason
 from headlight.spec import Priority
 from headlight_service.core.admission.estimates import Expected, WaitEstimate
 from headlight_service.core.admission.shed_error import Shed, Shortage
-from headlight_service.core.admission.waiting_list import Smaller, WaitingList, Wanted
+from headlight_service.core.admission.waiting_list import Fitting, Smaller, WaitingList, Wanted
 
 SHORTEST_RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 30.0
@@ -154,8 +154,12 @@ class Admission:
             small = whole <= SMALL_REQUEST_BYTES
             share = pool.limit - pool.limit // 4 if small else pool.free - size
             if others and others + whole > share:
-                used = f"{others + whole} bytes of requests arrive from this client alone"
-                raise _shed(used, Shortage.REQUEST_BYTES, self._retry_seconds(0))
+                raise Shed(
+                    Reason.REQUEST_BYTES_OF_CLIENT,
+                    Shortage.REQUEST_BYTES,
+                    self._retry_seconds(0),
+                    size=others + whole,
+                )
             # A lone message may be larger than this part of the bytes.
             lone = pool.held == arrived
             self._take_bytes(self.requests if lone else pool, size, whole)
@@ -172,8 +176,14 @@ class Admission:
         held = pool.held - (whole - size)  # by others
         reserve = pool.limit // RESERVE if held and whole > SMALL_REQUEST_BYTES else 0
         if size > pool.free - reserve:
-            used = f"requests of {held} bytes are held, over {pool.limit} with these {whole}"
-            raise _shed(used, Shortage.REQUEST_BYTES, self._retry_seconds(0))
+            raise Shed(
+                Reason.REQUEST_BYTES,
+                Shortage.REQUEST_BYTES,
+                self._retry_seconds(0),
+                held=held,
+                limit=pool.limit,
+                size=whole,
+            )
         pool.take(size)
 
     def take_tokens(self, tokens: int, priority: Priority, held_as: Priority | None = None) -> None:
@@ -211,7 +221,7 @@ class Admission:
     def waited_in_vain(self, wanted: Wanted) -> HeadlightError:
         """Return the error of a request that has waited until its deadline."""
         if wanted.begun:  # it is never shed
-            return DeadlineExceeded("the deadline passed while a part waited for the queue")
+            return DeadlineExceeded(Reason.EXPIRED_IN_PART)
         if wanted.answer_bytes > self.room:
             return self._no_room(wanted.answer_bytes, wanted.smaller)
         return self._full(wanted.tokens, wanted.held_as or wanted.priority)
@@ -251,14 +261,19 @@ class Admission:
         pool = self._pools[priority]
         # Either may be short: the queue, or bulk's part of it.
         if pool is self.bulk and tokens > pool.limit - pool.held:
-            full, problem = self.bulk, "the queue is full for bulk"
+            full, reason = self.bulk, Reason.QUEUE_FULL_FOR_BULK
         else:
-            full, problem = self.tokens, "the queue is full"
+            full, reason = self.tokens, Reason.QUEUE_FULL
         if tokens <= pool.free:
-            problem = "other requests wait for the queue"
-        used = f"{full.held} of {full.limit} tokens, {tokens} asked for"
-        seconds = self._retry_seconds(tokens)
-        return _shed(f"{problem} ({used})", Shortage.QUEUE_TOKENS, seconds)
+            reason = Reason.OTHERS_WAIT
+        return Shed(
+            reason,
+            Shortage.QUEUE_TOKENS,
+            self._retry_seconds(tokens),
+            held=full.held,
+            limit=full.limit,
+            tokens=tokens,
+        )
 
     def take_output(self, size: int, smaller: Smaller | None = None) -> None:
         """Take the bytes of an answer, before it is computed.
@@ -266,7 +281,7 @@ class Admission:
         Args:
             size: bytes of the answer.
             smaller: called with the bytes that there is room for. It returns the field that asks
-                for most, and a smaller choice as a clause, or "". None: the field is `inputs`.
+                for most, and a smaller choice. None: the field is `inputs`.
 
         Raises:
             Shed: other callers' results take too much.
@@ -277,14 +292,20 @@ class Admission:
 
     def _no_room(self, size: int, smaller: Smaller | None) -> Shed:
         """Return the error of an answer that there is no room for."""
-        field, remedy = ("inputs", "") if smaller is None else smaller(self.room)
-        used = (
-            f"{field}: the answer would have {size} bytes;"
-            f" {self.outputs.held} of {self.outputs.limit} are in use{remedy}"
-        )
+        fits: Fitting = ("inputs", {"fits": ""})
+        field, args = fits if smaller is None else smaller(self.room)
         # A guess, because the rate at which the clients read is unknown.
         seconds = _bounded(max(self.backlog_seconds, FIRST_RETRY_SECONDS))
-        return _shed(used, Shortage.OUTPUT_BYTES, seconds)
+        return Shed(
+            Reason.ANSWERS_HELD,
+            Shortage.OUTPUT_BYTES,
+            seconds,
+            field,
+            size=size,
+            held=self.outputs.held,
+            limit=self.outputs.limit,
+            **args,
+        )
 
     def check_wait(
         self, tokens: int, remaining_seconds: float, priority: Priority
@@ -304,7 +325,7 @@ class Admission:
             DeadlineExceeded: the deadline has passed; no replica can meet it.
         """
         if remaining_seconds <= 0:
-            raise DeadlineExceeded("the deadline has passed before the work was queued")
+            raise DeadlineExceeded(Reason.EXPIRED_BEFORE_QUEUE)
         # Work that begins at once is tried despite any estimate, so that the rate is learnt.
         if self._begins_at_once is not None and self._begins_at_once(priority):
             return None
@@ -315,11 +336,13 @@ class Admission:
         expected = Expected(estimate.seconds(before), estimate.seconds(tokens), remaining_seconds)
         wait = estimate.latest(expected, priority)
         if wait > remaining_seconds:
-            late = (
-                f"with the current queue, this may take {wait:.2f} s,"
-                f" and the deadline is in {remaining_seconds:.2f} s"
+            raise Shed(
+                Reason.WAIT_BEYOND_DEADLINE,
+                Shortage.DEADLINE,
+                _bounded(wait - remaining_seconds),
+                wait=f"{wait:.2f}",
+                left=f"{remaining_seconds:.2f}",
             )
-            raise _shed(late, Shortage.DEADLINE, _bounded(wait - remaining_seconds))
         return expected
 
     def check_alone(self, tokens: int, remaining_seconds: float) -> None:
@@ -335,9 +358,10 @@ class Admission:
         alone = self.estimate.seconds(tokens)
         if 0 < LATE_FACTOR * remaining_seconds < alone:
             raise Shed(
-                f"alone this may take {alone:.2f} s, and the deadline is in"
-                f" {remaining_seconds:.2f} s; allow more time, or ask for less",
+                Reason.ALONE_BEYOND_DEADLINE,
                 Shortage.DEADLINE,
+                wait=f"{alone:.2f}",
+                left=f"{remaining_seconds:.2f}",
             )
 
     def _retry_seconds(self, tokens: int) -> float:
@@ -349,10 +373,6 @@ class Admission:
         if not self.estimate.seconds(1):  # no batch has given a rate
             return FIRST_RETRY_SECONDS
         return _bounded(self.estimate.seconds(self.tokens.held + tokens - self.tokens.limit / 2))
-
-
-def _shed(problem: str, shortage: Shortage, retry_seconds: float) -> Shed:
-    return Shed(f"{problem}; wait, or ask another replica", shortage, retry_seconds)
 
 
 def _bounded(seconds: float) -> float:

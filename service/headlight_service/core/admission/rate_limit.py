@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from weakref import WeakValueDictionary
 
+from headlight.reasons import Reason
 from headlight_service.config.options import Config
 from headlight_service.core.admission.admission_control import SHORTEST_RETRY_SECONDS
 from headlight_service.core.admission.shed_error import Shed, Shortage
@@ -89,14 +90,7 @@ class Bucket:
 
     def _shed(self, seconds: float) -> Shed:
         wait = max(SHORTEST_RETRY_SECONDS, math.ceil(1000 * seconds) / 1000)
-        return Shed(
-            (
-                f"the quota of {self._rate:g} tokens a second is used up; wait {wait:.3g} s, "
-                "or ask for less"
-            ),
-            Shortage.QUOTA,
-            wait,
-        )
+        return Shed(Reason.QUOTA, Shortage.QUOTA, wait, rate=f"{self._rate:g}", wait=f"{wait:.3g}")
 
     def check_early(self, estimate: float) -> None:
         """Refuse a request of about so many tokens before it is read.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 
-from headlight.errors import Code, DeviceFull, HeadlightError, HostFull, Overloaded
+from headlight.errors import Code, DeviceFull, HeadlightError, HostFull, Overloaded, Reason
+from headlight.refusals import Argument, Path
 
 
 class Shortage(enum.StrEnum):
@@ -28,9 +29,15 @@ class Shed(Overloaded):
     """
 
     def __init__(
-        self, message: str, shortage: Shortage, retry_after_seconds: float | None = None
+        self,
+        problem: Reason | str,
+        shortage: Shortage,
+        retry_after_seconds: float | None = None,
+        field: str | Path = "",
+        /,
+        **args: Argument,
     ) -> None:
-        super().__init__(message, retry_after_seconds)
+        super().__init__(problem, retry_after_seconds, field, **args)
         self.shortage = shortage
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from headlight.refusals import Argument
 from headlight.spec import Priority
 
-# Returns the field that asks for most of an answer, and a smaller choice as a clause, or "".
-Smaller = Callable[[int], tuple[str, str]]
+# The field that asks for most of an answer, and a smaller choice; see `Prepared.what_fits`.
+Fitting = tuple[str, Mapping[str, Argument]]
+Smaller = Callable[[int], Fitting]
 
 
 @dataclasses.dataclass(slots=True, eq=False)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from headlight.comparison import PASSAGE_PROMPTS, QUERY_PROMPTS, CompareSpec
-from headlight.errors import InvalidInput
-from headlight.interface.comparison_arguments import comparison_error, of_side
-from headlight.outputs.maps.resolved_spec import ATTENTION
+from headlight.errors import InvalidInput, Reason, renamed
+from headlight.interface.comparison_arguments import PASSAGE, QUERY, side_names
+from headlight.refusals import moved
 from headlight.results import ModelRef
 from headlight.runtime.comparison.comparison_plan import (
     ComparisonPlan,
-    of_evidence,
+    evidence_names,
     plan_comparison,
 )
 from headlight.runtime.comparison.passage_comparison import ComparisonNumbers, PassageNumbers
@@ -21,6 +21,7 @@ from headlight.runtime.encode_items import ItemResult, output_bytes
 from headlight.runtime.values import Floats
 from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.admission.answer_window import AnswerWindow
+from headlight_service.core.admission.waiting_list import Fitting
 from headlight_service.core.evidence.encoding_waves import WaveEncoding
 from headlight_service.core.models import ServedModel
 from headlight_service.core.pipeline import AnswerForm, Pipeline
@@ -80,9 +81,9 @@ class Comparing(WaveEncoding):
 
     def _job_of(self, model: ServedModel) -> TokenizationJob:
         request, choose = self.request, model.runtime.prompts.choose
-        with of_side("query"):
+        with renamed(QUERY):
             before = choose(request.query_prompt_name, request.query_prompt_text, QUERY_PROMPTS)
-        with of_side("passage"):
+        with renamed(PASSAGE):
             others = choose(request.prompt_name, request.prompt_text, PASSAGE_PROMPTS)
         return sided_job(request, model, before, others, with_info=request.spec.details)
 
@@ -101,19 +102,15 @@ class Comparing(WaveEncoding):
         size = self._comparison_form.overhead_bytes(model.ref, prepared, plan)
         most = largest_output(model.admission.outputs.limit)
         if held + size > most and not request.dry_run:
-            raise InvalidInput(
-                "passages",
-                f"their vectors and the answer would take {held + size} bytes, over {most}; "
-                "send fewer passages per request",
-            )
+            raise InvalidInput("passages", Reason.PASSAGES_BYTES, size=held + size, most=most)
         return size
 
     @property
     def _window_size(self) -> int:
         return self._prepared.data_bytes + self._overhead
 
-    def _smaller(self, room: int) -> tuple[str, str]:
-        return "passages", ""
+    def _smaller(self, room: int) -> Fitting:
+        return "passages", {"fits": ""}
 
     def _take_whole(self, results: Sequence[ItemResult]) -> None:
         self._numbers.take_whole(results)
@@ -134,7 +131,7 @@ class Comparing(WaveEncoding):
 
     def _fail(self, error: Exception) -> None:
         if isinstance(error, InvalidInput):
-            of_attention = error.field.startswith(ATTENTION)
-            error = of_evidence(self.request.spec, error) if of_attention else error
-            error = comparison_error(error)
+            request = self.request
+            names = evidence_names(request.spec) | side_names(len(request.inputs) - 1)
+            error = error.at(moved(error.refusal.path, names))
         super()._fail(error)

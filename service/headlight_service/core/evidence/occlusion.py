@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,10 +11,12 @@ import numpy as np
 from headlight.comparison import QUERY_PROMPTS
 from headlight.errors import InvalidInput
 from headlight.interface.similarity import similarity
+from headlight.refusals import Path, moved
 from headlight.runtime.comparison.comparison_plan import OccludedUnit
 from headlight.runtime.encode_items import ItemResult
 from headlight.runtime.occluded_tokens import hidden_tokens
 from headlight.runtime.values import Floats, Ids
+from headlight_service.core.admission.waiting_list import Fitting
 from headlight_service.core.evidence.encoding_waves import WaveEncoding
 from headlight_service.core.models import ServedModel
 from headlight_service.core.pipeline import AnswerForm, Pipeline
@@ -24,6 +26,13 @@ from headlight_service.core.tokenization import TokenizationJob, sided_job
 
 if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
+
+# Names of the inputs: the one whose tokens are hidden, and the target.
+NAMES: Mapping[Path, Path] = {
+    ("inputs",): ("input",),  # both together
+    ("inputs", 0): ("input",),
+    ("inputs", 1, "text"): ("target_text",),
+}
 
 
 @dataclasses.dataclass(slots=True)
@@ -79,8 +88,8 @@ class Occluding(WaveEncoding):
         self._occluded = [OccludedUnit(0, (token,)) for token in self._hidden.tolist()]
         return self._form.overhead_bytes(model.ref, prepared, self._hidden)
 
-    def _smaller(self, room: int) -> tuple[str, str]:
-        return "input", ""
+    def _smaller(self, room: int) -> Fitting:
+        return "input", {"fits": ""}
 
     def _take_whole(self, results: Sequence[ItemResult]) -> None:
         first, last = results[0]["pooled"], results[-1]["pooled"]
@@ -107,11 +116,6 @@ class Occluding(WaveEncoding):
         return answer
 
     def _fail(self, error: Exception) -> None:
-        super()._fail(of_one_input(error) if isinstance(error, InvalidInput) else error)
-
-
-def of_one_input(error: InvalidInput) -> InvalidInput:
-    """Return the same error for a request of one input, whose field is `input`."""
-    field = error.field.replace("inputs[0]", "input").replace("inputs[1].text", "target_text")
-    field = "input" if field == "inputs" else field  # both together
-    return InvalidInput(field, error.problem)
+        if isinstance(error, InvalidInput):
+            error = error.at(moved(error.refusal.path, NAMES))
+        super()._fail(error)

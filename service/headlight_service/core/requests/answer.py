@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.outputs.output import Output
 from headlight.outputs.registry import OUTPUTS
+from headlight.refusals import Argument
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.spans.span_items import SpanItems
@@ -69,14 +70,17 @@ class Prepared:
         for output, choice in self.selection.outputs():
             size, most = self.output_bytes[output.name], output.max_bytes(choice)
             if most is not None and size > most:
-                fits = self.what_fits(most + self.data_bytes - size)
-                problem = f"{output.name} would have {size} bytes, over the {most} allowed{fits}"
                 raise InvalidInput(
-                    f"outputs.{output.name}.max_bytes", f"{problem}; ask for less, or allow more"
+                    f"outputs.{output.name}.max_bytes",
+                    Reason.OUTPUT_BYTES,
+                    output=output.name,
+                    size=size,
+                    most=most,
+                    **self.what_fits(most + self.data_bytes - size),
                 )
 
-    def what_fits(self, limit_bytes: int) -> str:
-        """Return a clause that names a selection of at most so many bytes; empty: there is none."""
+    def what_fits(self, limit_bytes: int) -> dict[str, Argument]:
+        """Return `fits`, a selection of at most so many bytes, and its numbers; "": none is."""
         for output, choice in self.selection.outputs():
             size = self.output_bytes[output.name]
             room = limit_bytes - (self.data_bytes - size)
@@ -88,7 +92,8 @@ class Prepared:
         sizes_of = (sum(item.output_bytes(self.architecture).values()) for item in self.items)
         sums = itertools.accumulate(size for size in sizes_of if size)
         fitting, inputs = sum(total <= limit_bytes for total in sums), len(self.inputs)
-        return f"; the first {fitting} of these {inputs} inputs would fit" if fitting else ""
+        found = Phrase.INPUTS_FIT if fitting else ""
+        return {"fits": found, "fitting": fitting, "among": inputs}
 
 
 class Timings(NamedTuple):

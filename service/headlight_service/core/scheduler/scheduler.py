@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headlight.errors import DeadlineExceeded, DeviceLost, Unavailable
+from headlight.errors import DeadlineExceeded, DeviceLost, Reason, Unavailable
 from headlight.runtime.engine.batches import AS_LONG, Rounding
 from headlight.spec import Priority
 from headlight_service.core.heartbeat import Heartbeat
@@ -29,11 +29,9 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.spans import BatchTracing
 
 log = logging.getLogger("headlight_service.core.scheduler.scheduler")
-ENDING = "the service is shutting down; try another replica"
 # Callers that wait for the interpreter queue their items meanwhile: of 32 callers a batch then has
 # 6 texts instead of 2.4, and a text costs a tenth less CPU.
 GATHER_SECONDS = 20e-6
-EXPIRED = "the deadline passed in the queue; inputs that had not started are discarded"
 Begin = tuple[RunningBatch | None, list[PendingRequest]]  # batch with a slot; expired requests
 
 
@@ -118,7 +116,7 @@ class Scheduler:
         """
         with self.lock:
             if self._ended:  # callers are notified shortly before the end
-                raise Unavailable(ENDING)
+                raise Unavailable(Reason.ENDING)
             if pending.over:  # withdrawn meanwhile
                 return
             self._enqueue(pending)
@@ -140,7 +138,11 @@ class Scheduler:
         """Fail all waiting requests, and let the threads end."""
         with self.lock:
             self._closed = True
-            over = [pending for pending in self._pending if pending.claim_end(Unavailable(ENDING))]
+            over = [
+                pending
+                for pending in self._pending
+                if pending.claim_end(Unavailable(Reason.ENDING))
+            ]
             self._settle(over)
         tell(over)
         for threads in self._threads.values():
@@ -209,7 +211,7 @@ class Scheduler:
             batch = self._queue.take(self._clock(), self._slots, priority)
             if not batch.expired:
                 break
-            over += Members(batch.expired).fail(DeadlineExceeded(EXPIRED))
+            over += Members(batch.expired).fail(DeadlineExceeded(Reason.EXPIRED))
         self._settle(over)
         if not batch.entries:
             return None, over
@@ -239,7 +241,7 @@ class Scheduler:
             if self._health.lost and isinstance(outcomes, list | DeviceLost):
                 # Results computed while the device was lost are not trusted. Only the first batch
                 # to lose it gets that error: a retry of it would break the next replica, too.
-                over, suspect = running.members.fail(Unavailable(ENDING)), None
+                over, suspect = running.members.fail(Unavailable(Reason.ENDING)), None
             elif isinstance(outcomes, Exception):
                 over, suspect = running.members.fail(outcomes), self._health.failed(model, outcomes)
             else:
@@ -308,7 +310,7 @@ class Scheduler:
     def _expire(self, pending: PendingRequest) -> None:
         """End a request whose deadline has passed, unless an engine has all its items."""
         with self.lock:
-            expired = pending.waits and pending.claim_end(DeadlineExceeded(EXPIRED))
+            expired = pending.waits and pending.claim_end(DeadlineExceeded(Reason.EXPIRED))
             if expired:
                 self._settle([pending])
         if expired:

@@ -12,7 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from headlight.description import Limits
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.interface.attention_grid import grid
 from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
@@ -58,8 +58,7 @@ class UnaryForm:
         if self._dry_run:
             _check_header(info, most)
         elif info + FRAMING_BYTES + prepared.data_bytes > most:
-            remedy = "ask for fewer layers or inputs, reduce attention, or use EncodeStream"
-            raise _too_large(prepared, info + FRAMING_BYTES, most, remedy)
+            raise _too_large(prepared, info + FRAMING_BYTES, most, Phrase.LESS_OF_ONE_MESSAGE)
         return info
 
     def encode(self, answer: Answer) -> bytes:
@@ -77,8 +76,7 @@ class StreamForm(UnaryForm):
         self.header = header(ref, prepared)
         info, most = self.header.ByteSize(), self._limits.max_stream_output_bytes
         if prepared.data_bytes > most and not self._dry_run:
-            remedy = "ask for fewer layers or inputs per request, or reduce attention"
-            raise _too_large(prepared, 0, most, remedy)
+            raise _too_large(prepared, 0, most, Phrase.LESS_OF_A_REQUEST)
         _check_header(info, HEADER_LIMIT_BYTES)
         return info
 
@@ -203,26 +201,24 @@ class TokenizeForm:
             parts.append(pb.TokenizeResponse(items=[token_info(each)]).SerializeToString())
             size += len(parts[-1])
             if size > self._limit_bytes:
-                have = (
-                    f"the answer to the first {done} of {inputs}" if done < inputs else "the answer"
+                raise InvalidInput(
+                    "inputs",
+                    Reason.TOKENS_BYTES if done < inputs else Reason.ALL_TOKENS_BYTES,
+                    done=done,
+                    inputs=inputs,
+                    size=size,
+                    most=self._limit_bytes,
                 )
-                problem = (
-                    f"{have} would have {size} bytes, over {self._limit_bytes}; "
-                    "send fewer or shorter inputs"
-                )
-                raise InvalidInput("inputs", problem)
         return b"".join(parts)
 
 
-def _too_large(prepared: Prepared, overhead: int, most: int, remedy: str) -> InvalidInput:
+def _too_large(prepared: Prepared, overhead: int, most: int, remedy: Phrase) -> InvalidInput:
     size, fits = overhead + prepared.data_bytes, prepared.what_fits(most - overhead)
     field = prepared.largest if prepared.data_bytes > overhead else "outputs.token_info"
-    return InvalidInput(field, f"the answer would have {size} bytes, over {most}{fits}; {remedy}")
+    return InvalidInput(field, Reason.ANSWER_BYTES, size=size, most=most, remedy=remedy, **fits)
 
 
 def _check_header(info: int, limit_bytes: int) -> None:
     """Raise InvalidInput, with the size, if an answer's header is too large."""
     if info > limit_bytes:
-        raise InvalidInput(
-            "outputs.token_info", f"would have {info} bytes; send fewer inputs per request"
-        )
+        raise InvalidInput("outputs.token_info", Reason.TOKEN_INFO_BYTES, size=info)

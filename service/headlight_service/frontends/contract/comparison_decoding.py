@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headlight.comparison import EVIDENCE_METHODS
-from headlight.errors import InvalidInput
-from headlight.interface.comparison_arguments import checked_comparison, comparison_error
+from headlight.errors import InvalidInput, Reason, renamed
+from headlight.interface.comparison_arguments import checked_comparison, side_names
 from headlight.outputs.contract import has_unknown
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.comparison.comparison_plan import comparison_outputs
@@ -13,7 +13,6 @@ from headlight.wire.reading_codec import priority_of, special_tokens_of
 from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.request import ComparisonRequest, Input, OutputSpec, Pair
 from headlight_service.frontends.contract.request_decoding import (
-    NEWER,
     check_count,
     decode_inputs,
     decode_truncation,
@@ -27,26 +26,16 @@ def decode_compare(
     """Return the request of a message to Compare. Raises InvalidInput as `decode_encode` does."""
     most = model.limits.max_items - 1
     if most < 1:
-        raise InvalidInput(
-            "passages",
-            f"cannot be sent: a request has at most {model.limits.max_items} items, the query "
-            "included; the service must be started with --max-items 2 or more",
-        )
+        raise InvalidInput("passages", Reason.NO_PASSAGES, items=model.limits.max_items)
     if not 1 <= len(message.passages) <= most:
-        raise InvalidInput(
-            "passages",
-            f"has {len(message.passages)} entries; send 1 to {most}, or split them into several "
-            "requests",
-        )
+        raise InvalidInput("passages", Reason.ENTRIES, count=len(message.passages), most=most)
     _check_sizes(message, model)
     spec = checked_comparison(compare_spec(message), len(message.passages))
     everything = [message.query, *message.passages]
-    try:
+    with renamed(side_names(len(message.passages))):
         inputs = decode_inputs(everything, model, model.limits.max_request_tokens)
         _check_no_pair(inputs)
         masks = head_masks(everything, model)
-    except InvalidInput as error:
-        raise comparison_error(error) from None
     of_query, of_passages = message.WhichOneof("query_prompt"), message.WhichOneof("passage_prompt")
     return ComparisonRequest(
         inputs,
@@ -73,8 +62,9 @@ def _check_sizes(message: pb.CompareRequest, model: ServedModel) -> None:
     if len(message.evidence) > len(EVIDENCE_METHODS):
         raise InvalidInput(
             "evidence",
-            f"has {len(message.evidence)} entries; send at most {len(EVIDENCE_METHODS)}, one for "
-            "each method",
+            Reason.TOO_MANY_ENTRIES,
+            count=len(message.evidence),
+            most=len(EVIDENCE_METHODS),
         )
     architecture = model.runtime.bundle.manifest.architecture
     most = model.limits.max_request_tokens  # each span has a token
@@ -85,20 +75,20 @@ def _check_sizes(message: pb.CompareRequest, model: ServedModel) -> None:
         if len(each.spans) > len(message.passages):
             raise InvalidInput(
                 f"{field}.spans",
-                f"has {len(each.spans)} lists for {len(message.passages)} passages; send one for "
-                "each",
+                Reason.LISTS_FOR_PASSAGES,
+                count=len(each.spans),
+                passages=len(message.passages),
             )
         for place, own in enumerate(each.spans):
             if len(own.spans) > model.max_length:
                 raise InvalidInput(
                     f"{field}.spans[{place}].spans",
-                    f"has {len(own.spans)} entries; send at most {model.max_length}, as many as a "
-                    "passage has tokens",
+                    Reason.TOO_MANY_ENTRIES,
+                    count=len(own.spans),
+                    most=model.max_length,
                 )
         if (count := sum([len(own.spans) for own in each.spans])) > most:
-            raise InvalidInput(
-                f"{field}.spans", f"has {count} spans, and a request at most {most} tokens"
-            )
+            raise InvalidInput(f"{field}.spans", Reason.SPANS_AND_TOKENS, count=count, most=most)
     parts = [(f"evidence[{at}]", each) for at, each in enumerate(message.evidence)]
     for field, part in (
         *parts,
@@ -106,10 +96,10 @@ def _check_sizes(message: pb.CompareRequest, model: ServedModel) -> None:
         ("late_interaction", message.late_interaction),
     ):
         if has_unknown(part):
-            raise InvalidInput(field, NEWER)
+            raise InvalidInput(field, Reason.NEWER)
 
 
 def _check_no_pair(inputs: list[Input]) -> None:
     for place, each in enumerate(inputs):
         if isinstance(each, Pair):
-            raise InvalidInput(f"inputs[{place}].pair", "is not compared; send a text or ids")
+            raise InvalidInput(f"inputs[{place}].pair", Reason.PAIR_COMPARED)

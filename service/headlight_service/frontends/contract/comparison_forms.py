@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
@@ -243,7 +243,5 @@ def _tokens(count: int, units: EvidenceUnits) -> int:
 
 def _too_large(size: int, most: int, passages: int) -> InvalidInput:
     return InvalidInput(
-        "passages",
-        f"the answer may have {size} bytes, over {most}; send fewer than these {passages}, or ask "
-        "for top_k, larger units or no matrix",
+        "passages", Reason.COMPARISON_BYTES, size=size, most=most, passages=passages
     )

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.outputs.output import Output
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
@@ -50,7 +50,7 @@ def number_encoding(value: object) -> NumberEncoding:
         return "list"
     if value == "base64":
         return "base64"
-    raise InvalidInput(ENCODING, 'is not an encoding of numbers; send "list" or "base64"')
+    raise InvalidInput(ENCODING, Reason.NO_ENCODING)
 
 
 class JsonEncodeForm:
@@ -105,13 +105,16 @@ class JsonEncodeForm:
     def _too_large(self, prepared: Prepared, size: int, info: int) -> InvalidInput:
         room = max(0, self._limit_bytes - info)
         fits = prepared.what_fits(room * prepared.data_bytes // max(1, size - info))
-        lists = f'"{ENCODING}": "base64", or ' if self._encoding == "list" else ""
-        remedy = f"ask for {lists}fewer layers or inputs, reduce attention, or use EncodeStream"
+        of_list = self._encoding == "list"
+        remedy = Phrase.LESS_OR_BASE64 if of_list else Phrase.LESS_OF_ONE_MESSAGE
         field = prepared.largest if prepared.data_bytes > info else "outputs.token_info"
         return InvalidInput(
             field,
-            f"the answer would have up to {size} bytes of JSON, over {self._limit_bytes}{fits}; "
-            f"{remedy}",
+            Reason.ANSWER_BYTES_OF_JSON,
+            size=size,
+            most=self._limit_bytes,
+            remedy=remedy,
+            **fits,
         )
 
 

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Phrase, Reason
+from headlight.refusals import Argument
 
 M = TypeVar("M", bound=Message)
 LONGEST_LIST = 10_000  # objects or names; each takes microseconds
@@ -58,19 +59,19 @@ class _Reader:
 
     def read(self, message: Message, value: object, path: str) -> None:
         if not isinstance(value, dict):
-            raise _wrong(path, value, "an object")
+            raise _wrong(path, value, Phrase.OBJECT)
         kind, inside = message.DESCRIPTOR, f"{path}." if path else ""
         chosen = dict[str, str]()
         for name, each in value.items():
             field: Any = kind.fields_by_name.get(name)
             if field is None:
-                raise _unknown(inside, name, list(kind.fields_by_name), f"field of {kind.name}")
+                raise _unknown(inside, name, list(kind.fields_by_name), kind.name)
             if each is None:
                 continue
             if (oneof := field.containing_oneof) is not None:
                 other = chosen.setdefault(oneof.name, name)
                 if other != name:
-                    raise InvalidInput(inside + name, f"is set, and so is {other}; send one")
+                    raise InvalidInput(inside + name, Reason.SET_TWICE, other=other)
             self._set(message, field, each, inside + name)
 
     def _set(self, message: Message, field: FieldDescriptor, value: object, path: str) -> None:
@@ -85,12 +86,14 @@ class _Reader:
 
     def _extend(self, target: Any, field: FieldDescriptor, value: object, path: str) -> None:
         if not isinstance(value, list):
-            raise _wrong(path, value, "a list")
+            raise _wrong(path, value, Phrase.A_LIST)
         if field.cpp_type in (*INTEGERS, FieldDescriptor.CPPTYPE_FLOAT):
             _extend_numbers(target, field, value, path)
             return
         if len(value) > self._longest_list:
-            raise InvalidInput(path, f"has {len(value)} entries; send at most {self._longest_list}")
+            raise InvalidInput(
+                path, Reason.TOO_MANY_ENTRIES, count=len(value), most=self._longest_list
+            )
         for at, each in enumerate(value):
             if field.message_type is not None:
                 self.read(target.add(), each, f"{path}[{at}]")
@@ -106,7 +109,8 @@ def _scalar(field: FieldDescriptor) -> Callable[[object, str], Any]:
         return lambda value, path: _enum_number(value, path, enum)
     if field.cpp_type == FieldDescriptor.CPPTYPE_FLOAT:
         return _number
-    expected = (str, "a string") if field.cpp_type == field.CPPTYPE_STRING else (bool, "a boolean")
+    text = field.cpp_type == field.CPPTYPE_STRING
+    expected = (str, Phrase.A_STRING) if text else (bool, Phrase.A_BOOLEAN)
     return lambda value, path: _typed(value, path, *expected)
 
 
@@ -134,23 +138,23 @@ def _integer(value: object, path: str, least: int, most: int) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _wrong(path, value, f"an integer from {least} to {most}")
+        raise _wrong(path, value, Phrase.AN_INTEGER, least=least, most=most)
     if not least <= value <= most:
         raise _out_of_range(path, least, most)
     return value
 
 
 def _out_of_range(path: str, least: int, most: int) -> InvalidInput:
-    return InvalidInput(path, f"is out of range; send an integer from {least} to {most}")
+    return InvalidInput(path, Reason.NOT_IN_RANGE, least=least, most=most)
 
 
 def _number(value: object, path: str) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise _wrong(path, value, "a number")
+        raise _wrong(path, value, Phrase.A_NUMBER)
     return value
 
 
-def _typed(value: object, path: str, kind: type, expected: str) -> object:
+def _typed(value: object, path: str, kind: type, expected: Phrase) -> object:
     if type(value) is not kind:
         raise _wrong(path, value, expected)
     return value
@@ -159,25 +163,32 @@ def _typed(value: object, path: str, kind: type, expected: str) -> object:
 def _enum_number(value: object, path: str, enum: Any) -> int:
     names = [each.name for each in enum.values if each.number]
     if not isinstance(value, str):
-        raise _wrong(path, value, f"a string, one of {', '.join(names)}")
+        raise _wrong(path, value, Phrase.STRING_OF, names=", ".join(names))
     found = enum.values_by_name.get(value)
     if found is None:
         near = difflib.get_close_matches(value[:LONGEST_NAME].upper(), names, 1, 0.3)
-        hint = f"did you mean {near[0]}? Accepted: " if near else "send one of "
-        raise InvalidInput(path, f"is no {enum.name}; {hint}{', '.join(names)}")
+        reason = Reason.NO_SUCH_VALUE_NEAR if near else Reason.NO_SUCH_VALUE
+        raise InvalidInput(
+            path, reason, name=enum.name, near=near[0] if near else "", names=", ".join(names)
+        )
     return int(found.number)
 
 
-def _wrong(path: str, value: object, expected: str) -> InvalidInput:
-    kind = KINDS[type(value)]
-    if isinstance(value, float) and not expected.startswith("a number"):
-        kind = "a fraction, or too large"
-    problem = f"is {kind}; send {expected}"
-    return InvalidInput(path, problem if path else f"the body {problem}")
+def _wrong(path: str, value: object, kind: Phrase, **args: Argument) -> InvalidInput:
+    type_ = KINDS[type(value)]
+    if isinstance(value, float) and kind is not Phrase.A_NUMBER:
+        type_ = "a fraction, or too large"
+    reason = Reason.IS_OF_TYPE if path else Reason.BODY_OF_TYPE
+    return InvalidInput(path, reason, type=type_, kind=kind, **args)
 
 
-def _unknown(inside: str, name: str, names: Sequence[str], what: str) -> InvalidInput:
+def _unknown(inside: str, name: str, names: Sequence[str], kind: str) -> InvalidInput:
     shown = ascii(name[:LONGEST_NAME])[1:-1]
     near = difflib.get_close_matches(shown, names, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(names) or 'none'}"
-    return InvalidInput(inside + shown, f"is no {what}; {hint}")
+    return InvalidInput(
+        inside + shown,
+        Reason.NO_SUCH_FIELD_NEAR if near else Reason.NO_SUCH_FIELD,
+        name=kind,
+        near=near[0] if near else "",
+        names=", ".join(names) or "none",
+    )

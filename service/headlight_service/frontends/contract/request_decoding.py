@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason, renamed
 from headlight.outputs.contract import has_unknown, known, token_choice
 from headlight.outputs.registry import OUTPUTS
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.tokenization.input_checks import Truncation, too_many_tokens
+from headlight.runtime.tokenization.input_checks import Truncation, not_taken, too_many_tokens
 from headlight.runtime.values import Floats
 from headlight.wire.reading_codec import (
     PromptChoice,
@@ -24,7 +24,7 @@ from headlight.wire.reading_codec import (
     prompt_choice,
     special_tokens_of,
 )
-from headlight_service.core.evidence.occlusion import of_one_input
+from headlight_service.core.evidence.occlusion import NAMES
 from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.request import (
     Input,
@@ -37,7 +37,6 @@ from headlight_service.core.requests.request import (
 
 NO_PROMPT = PromptChoice()
 OCCLUSION = OutputSpec(token_info=True)
-NEWER = "asks for something that this server does not know; it is older than the client"
 # Most requests ask for the outputs of earlier requests. So many are kept, of at most so many bytes
 # each.
 REMEMBERED, REMEMBERED_BYTES = 256, 256
@@ -79,7 +78,9 @@ def decode_encode(
         if lists != len(inputs):
             raise InvalidInput(
                 "outputs.spans.given.inputs",
-                f"has {lists} entries for {len(inputs)} inputs; send one for each",
+                Reason.ENTRIES_FOR_INPUTS,
+                lists=lists,
+                inputs=len(inputs),
             )
     return Request(
         inputs,
@@ -120,17 +121,15 @@ def decode_occlude(
 ) -> OcclusionRequest:
     """Return the request of a message to Occlude. Raises InvalidInput as `decode_encode` does."""
     check_count("tokens", len(message.tokens.indices.indices), model.max_length)
-    try:
+    with renamed(NAMES):
         inputs = decode_inputs([message.input], model, model.limits.max_request_tokens)
         masks = head_masks([message.input], model)
-    except InvalidInput as error:
-        raise of_one_input(error) from None
     if has_unknown(message):  # it copies: only for short messages
-        raise InvalidInput("tokens", NEWER)
+        raise InvalidInput("tokens", Reason.NEWER)
     prompt, target = prompt_choice(message), decode_target(message, model)
     if isinstance(target, str):
         if "text" not in model.accepts:
-            raise InvalidInput("target_text", f"this model takes {' or '.join(model.accepts)}")
+            raise not_taken("target_text", model.accepts)
         inputs.append(target)
         if masks is not None:  # items of one request run on one graph
             masks.append(np.ones_like(masks[0]))
@@ -168,12 +167,10 @@ def decode_target(message: pb.OccludeRequest, model: ServedModel) -> str | Float
         model.runtime.bundle.manifest.architecture.pooled_dim,
     )
     if len(values) != width:
-        raise InvalidInput(
-            "target_vector", f"has {len(values)} numbers; send the {width} of a pooled vector"
-        )
+        raise InvalidInput("target_vector", Reason.TARGET_NUMBERS, count=len(values), width=width)
     vector = np.array(values, np.float32)
     if not np.isfinite(vector).all():
-        raise InvalidInput("target_vector", "has a number that is not finite; send finite ones")
+        raise InvalidInput("target_vector", Reason.NOT_FINITE)
     return vector
 
 
@@ -194,31 +191,26 @@ def decode_inputs(inputs: Sequence[pb.Input], model: ServedModel, max_tokens: in
                 raise too_many_tokens(max_tokens)
             decoded.append(one)
         else:
-            accepted = " or ".join(model.accepts)
             if kind is None:
-                raise InvalidInput(f"inputs[{place}]", f"is empty; set {accepted}")
-            raise InvalidInput(f"inputs[{place}].{kind}", f"this model takes {accepted}")
+                names = " or ".join(model.accepts)
+                raise InvalidInput(f"inputs[{place}]", Reason.NO_INPUT, names=names)
+            raise not_taken(f"inputs[{place}].{kind}", model.accepts)
     return decoded
 
 
 def check_count(field: str, count: int, most: int) -> None:
     """Raise InvalidInput if a list has more entries than there are values."""
     if count > most:
-        raise InvalidInput(
-            field, f"has {count} entries, and the model has at most {most}; name each once"
-        )
+        raise InvalidInput(field, Reason.MORE_THAN_THE_MODEL, count=count, most=most)
 
 
 def _ids(field: str, value: pb.TokenIds, max_length: int) -> TokenIds:
     ids, types = value.ids, value.segments
     count, segment_count = len(ids), len(types)
     if not 1 <= count <= max_length:
-        raise InvalidInput(field, f"has {count} ids; send 1 to {max_length}")
+        raise InvalidInput(field, Reason.IDS, count=count, most=max_length)
     if segment_count not in (0, count):
-        raise InvalidInput(
-            f"{field}.segments",
-            f"has {segment_count} entries for {count} ids; send one of each, or none",
-        )
+        raise InvalidInput(f"{field}.segments", Reason.SEGMENTS, segments=segment_count, ids=count)
     return TokenIds(array("q", ids[:]), array("q", types[:] if segment_count else ()))
 
 
@@ -230,7 +222,7 @@ def _outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
         for field, count, most in lists:
             check_count(f"outputs.{name}.{field}", count, most)
     if has_unknown(outputs):
-        raise InvalidInput("outputs", NEWER)
+        raise InvalidInput("outputs", Reason.NEWER)
     wanted = {field.name for field, _ in outputs.ListFields()} or {"pooled"}
     specs = {
         name: output.spec_of(getattr(outputs, name)) if name in wanted else None
@@ -255,12 +247,12 @@ def head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats | 
         if len(value.head_mask.values) != layers * heads:
             found = len(value.head_mask.values)
             raise InvalidInput(
-                field, f"has {found} values; send {layers} x {heads}, heads within layers"
+                field, Reason.HEAD_MASK_VALUES, count=found, layers=layers, heads=heads
             )
         mask = np.array(value.head_mask.values, dtype=np.float32).reshape(layers, heads)
         # Beyond that range, numbers could overflow, also those of other batch members.
         if not ((mask >= 0) & (mask <= 1)).all():
-            raise InvalidInput(field, "has a value outside 0 to 1; 1 keeps a head, 0 removes it")
+            raise InvalidInput(field, Reason.HEAD_MASK_RANGE)
         masks.append(mask)
     return masks
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.core.evidence.comparing import Comparing
 from headlight_service.core.handle import Handle
@@ -40,11 +40,9 @@ class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse
     def check(self, request: pb.EncodeStreamRequest) -> None:
         """Refuse an invalid id, and one that is in use."""
         if not 1 <= len(request.id.encode()) <= MAX_ID_BYTES:
-            raise InvalidInput("id", f"must have 1 to {MAX_ID_BYTES} bytes")
+            raise InvalidInput("id", Reason.ID_BYTES, most=MAX_ID_BYTES)
         if request.id in self._live:
-            raise InvalidInput(
-                "id", "is that of a request still unanswered; use each id once at a time"
-            )
+            raise InvalidInput("id", Reason.ID_IN_USE)
         self._live.add(request.id)
 
     def decode(self, request: pb.EncodeStreamRequest) -> Decoded[pb.EncodeStreamResponse]:
@@ -61,7 +59,7 @@ class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse
 
     def _decode_compare(self, request: pb.EncodeStreamRequest) -> Decoded[pb.EncodeStreamResponse]:
         if request.HasField("encode"):
-            raise InvalidInput("compare", "is set, and so is encode; send one")
+            raise InvalidInput("compare", Reason.SET_TWICE, other="encode")
         model = self._pipeline.models.get(request.compare.model)
         with counted(model):
             core_request = decode_compare(

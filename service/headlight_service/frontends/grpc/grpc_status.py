@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import grpc
@@ -12,8 +13,10 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RequestInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from headlight.errors import Code
+from headlight import refusals
+from headlight.errors import Code, Reason
 from headlight.pb import headlight_pb2 as pb
+from headlight.refusals import CONTRACT, Edge
 from headlight_service.frontends.failure import failure_of
 from headlight_service.telemetry.request_id import REQUEST_ID, about
 from headlight_service.telemetry.request_trace import RequestTrace
@@ -36,9 +39,7 @@ PUSHBACK = "grpc-retry-pushback-ms"
 DETAILS = "grpc-status-details-bin"  # clients of every language look here for a google.rpc.Status
 DOMAIN = "headlight"  # the domain of ErrorInfo's reasons
 LONGEST_DETAIL_CHARACTERS = 1000  # trailers may have 8 KiB in all, and they hold the message twice
-NOT_IMPLEMENTED = (
-    "the server does not have this method; is it older than the contract of the client?"
-)
+NO_METADATA: Mapping[str, str] = MappingProxyType({})
 
 
 class NotServed(Exception):
@@ -66,6 +67,7 @@ class Refusal(NamedTuple):
     reason: str
     field: str  # of the request, at fault; empty: none
     request_id: str = ""  # its id in the log; empty: it is not logged
+    metadata: Mapping[str, str] = NO_METADATA  # the reason in detail, and its numbers
 
     @property
     def number(self) -> int:
@@ -81,6 +83,7 @@ class Refusal(NamedTuple):
             retry_after_ms=self.retry_after_ms,
             reason=self.reason.upper(),
             field=self.field,
+            metadata=self.metadata,
         )
 
     @property
@@ -90,7 +93,9 @@ class Refusal(NamedTuple):
         ErrorInfo always; BadRequest if a field is at fault; RetryInfo if a retry may help;
         RequestInfo if the failure is logged, so that the client can report it.
         """
-        parts: list[Message] = [ErrorInfo(reason=self.reason.upper(), domain=DOMAIN)]
+        parts: list[Message] = [
+            ErrorInfo(reason=self.reason.upper(), domain=DOMAIN, metadata=self.metadata)
+        ]
         message = self.message[:LONGEST_DETAIL_CHARACTERS]
         if self.field:
             violation = BadRequest.FieldViolation(
@@ -120,15 +125,21 @@ class Refusal(NamedTuple):
         return tuple((name, value) for name, value in more.items() if value)
 
 
-def refusal(error: Exception, context: Any = None, trace: RequestTrace | None = None) -> Refusal:
+def refusal(
+    error: Exception,
+    context: Any = None,
+    trace: RequestTrace | None = None,
+    edge: Edge = CONTRACT,
+) -> Refusal:
     """Return the answer to a failure. An unexpected error is logged; the client gets only its id.
 
     Args:
         error: the failure.
         context: of the call, whose id is logged; None outside of one.
         trace: spans of the request.
+        edge: the words of the protocol.
     """
-    refused = _refusal(error, context, trace)
+    refused = _refusal(error, context, trace, edge)
     if trace is not None:
         trace.refused(refused.status, refused.reason)
     return refused
@@ -143,17 +154,34 @@ def gone(code: grpc.StatusCode, context: Any, trace: RequestTrace | None) -> Non
         )
 
 
-def _refusal(error: Exception, context: Any, trace: RequestTrace | None) -> Refusal:
+def _refusal(error: Exception, context: Any, trace: RequestTrace | None, edge: Edge) -> Refusal:
     if (
         isinstance(error, NotImplementedError)
         and context is not None
         and context.code() is grpc.StatusCode.UNIMPLEMENTED
     ):
         # gRPC's generated code answers like this for a method without an implementation.
-        return Refusal(grpc.StatusCode.UNIMPLEMENTED, NOT_IMPLEMENTED, None, "unimplemented", "")
+        problem = refusals.Refusal(Code.INTERNAL, (), Reason.NOT_IMPLEMENTED, {})
+        return Refusal(
+            grpc.StatusCode.UNIMPLEMENTED,
+            edge.message(problem),
+            None,
+            "unimplemented",
+            "",
+            metadata=refusals.to_metadata(problem),
+        )
     if isinstance(error, NotServed):
         return Refusal(error.status, error.message, None, "unimplemented", "")
     failed = failure_of(
         error, lambda: about(context, trace), lambda code: STATUS_BY_CODE[code].name
     )
-    return Refusal(STATUS_BY_CODE[failed.code], *failed[1:6])
+    problem = failed.refusal
+    return Refusal(
+        STATUS_BY_CODE[problem.code],
+        edge.message(problem),
+        failed.retry_after_ms,
+        failed.reason,
+        edge.name(problem.path) if problem.code is Code.INVALID_INPUT else "",
+        failed.request_id,
+        failed.metadata,
+    )

@@ -8,12 +8,11 @@ import math
 import threading
 import time
 
-from headlight.errors import Unavailable
+from headlight.errors import Reason, Unavailable
 from headlight_service.frontends.grpc.transport.grpc_call import Call
 
 REFUSED_SECONDS = 1.0  # limit on the drain's wait for a client that does not read its refusal
 LOOK_SECONDS = 0.01
-ENDING = "this replica is shutting down; try another, or this one later"
 
 
 class InFlight:
@@ -55,7 +54,7 @@ class InFlight:
         self._calls[call] = math.inf
         call.acts.append(functools.partial(self._leave, call))
         if self.told.is_set():
-            raise Unavailable(ENDING)
+            raise Unavailable(Reason.ENDING)
 
     def refused(self, call: Call) -> None:
         """Record that a call waits only for its refusal to be taken."""

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from headlight.errors import InvalidInput, Overloaded, Unavailable
+from headlight.errors import InvalidInput, Overloaded, Reason, Unavailable
 from headlight_service.frontends.grpc.grpc_status import Refusal, gone, refusal
-from headlight_service.frontends.grpc.in_flight_calls import ENDING, InFlight
+from headlight_service.frontends.grpc.in_flight_calls import InFlight
 from headlight_service.frontends.grpc.peer_timeouts import Arrivals, has_hung_up, no_more
 from headlight_service.frontends.grpc.transport.call_bridge import Bridge, Handler
 from headlight_service.frontends.grpc.transport.call_threads import CallThreads
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.otlp import Tracing
     from headlight_service.telemetry.request_trace import RequestTrace
 
-UNDECODABLE = "the message cannot be decoded; is the client built from this server's .proto?"
-NO_MESSAGE = "the call ended without a message; send one"
-BUSY = "too many calls are open on this replica; close idle streams, or try another replica"
 BUSY_SECONDS = 1.0
 PROBE_SECONDS, PROBE_BYTES = 2.0, 1024  # limits for the message of a call to the health service
 # The label `protocol` of the services whose calls are requests to the model, by the first part of
@@ -173,7 +170,7 @@ class _Guard:
                 if not self.threads.add_probe():
                     self.waiting.interrupt_oldest()
             elif self.threads.should_refuse(self.handler.request_streaming):
-                raise Overloaded(BUSY, BUSY_SECONDS)
+                raise Overloaded(Reason.TOO_MANY_CALLS, BUSY_SECONDS)
             elif self.authenticator is not None:
                 self.authenticator.authenticate(call)
         except Exception as error:  # `_let_in` raises it, and it becomes a status
@@ -250,11 +247,11 @@ class _Guard:
         if isinstance(message, Missing):
             match message:
                 case Missing.UNREAD:
-                    raise Unavailable(ENDING)
+                    raise Unavailable(Reason.ENDING)
                 case Missing.LATE:
                     raise self.waiting.late(call)
                 case Missing.EMPTY:
-                    raise InvalidInput("", NO_MESSAGE)
+                    raise InvalidInput("", Reason.NO_MESSAGE)
                 case Missing.GONE:
                     raise CallerGone
         self.in_flight.enter(call)
@@ -267,7 +264,7 @@ class _Guard:
         try:
             return self.handler.request_deserializer(request)
         except (DecodeError, UnicodeDecodeError):
-            raise InvalidInput("", UNDECODABLE) from None
+            raise InvalidInput("", Reason.UNDECODABLE) from None
 
     async def _send(self, request: Any, call: Call) -> None:
         """Run a streaming behaviour of either style: a coroutine that writes, or a generator."""
@@ -287,7 +284,7 @@ class _Guard:
 
     def _refused(self, call: Call, error: Exception) -> Refusal:
         """Count a call that failed, and return its status."""
-        refused = refusal(error, call.context, call.trace)
+        refused = refusal(error, call.context, call.trace, call.edge)
         self.in_flight.refused(call)
         self._ended(call, refused.status)
         return refused

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import grpc
 
-from headlight.errors import DeadlineExceeded
+from headlight.errors import DeadlineExceeded, Reason
 from headlight_service.core.admission.shed_error import Shortage
 from headlight_service.core.handle import Handle
 from headlight_service.core.models import ServedModel
@@ -179,8 +179,7 @@ class Arrivals(_Watch):
     def late(self, call: Call) -> DeadlineExceeded:
         """Return the error of a call whose message did not come in time."""
         seconds = time.perf_counter() - call.begun
-        remedy = "send less at once, or ask for a longer --stall-seconds"
-        return DeadlineExceeded(f"the request did not arrive within {seconds:.3g} s; {remedy}")
+        return DeadlineExceeded(Reason.ARRIVED_TOO_SLOWLY, seconds=f"{seconds:.3g}")
 
     def _give_up(self, call: Call) -> None:
         self.discard(call)

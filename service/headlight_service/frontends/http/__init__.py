@@ -7,6 +7,7 @@ is common: connections, limits, TLS, tokens, quotas, deadlines, backpressure, dr
 **To add a dialect**, write a module in `dialects/` and name it in `dialects.ALL`:
 
     PROTOCOL = "tei"                                   # label of the metrics, one for each door
+    EDGE = Edge({Reason.X: "..."}, {"inputs[*].text": "inputs[{}]"})  # its words, its fields
 
     def routes(door: Door) -> list[Route]:             # called once, at start-up
         return [Route("POST", "/embed", embed), Route("GET", "/health", health, public=True)]

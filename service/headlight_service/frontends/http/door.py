@@ -12,7 +12,8 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headlight.errors import DeadlineExceeded, Unavailable
+from headlight.errors import DeadlineExceeded, Reason, Unavailable
+from headlight.refusals import Edge
 from headlight_service.core.admission.shed_error import reason_of
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.failure import failure_of
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headlight_service.frontends.http.door")
 VERSION = "/v1"
-ENDING = "this replica is shutting down; try another, or this one later"
 SLASHES = re.compile(r"//+")
 GONE_STATUS = 499  # counted for a client that disconnected
 Receive = Callable[[], Any]
@@ -55,6 +55,7 @@ class Dialect(Protocol):
     """A module in `dialects/`."""
 
     PROTOCOL: str
+    EDGE: Edge  # the words of its errors
 
     def routes(self, door: Door) -> list[Route]:
         """Return the routes; called once, at start-up."""
@@ -125,14 +126,14 @@ class Door:
         if seconds == math.inf:
             return await receive()
         if self.draining:
-            raise Unavailable(ENDING)
+            raise Unavailable(Reason.ENDING)
         try:
             async with asyncio.timeout(seconds) as timeout:
                 self._arrivals.add(timeout)
                 return await receive()
         except TimeoutError:
             if self.draining:
-                raise Unavailable(ENDING) from None
+                raise Unavailable(Reason.ENDING) from None
             return None
         finally:
             self._arrivals.discard(timeout)
@@ -160,7 +161,7 @@ class Door:
         except ClientGone as gone:
             status, error = GONE_STATUS, gone
         except asyncio.CancelledError:  # the grace time of a drain is over
-            error = Unavailable(ENDING)
+            error = Unavailable(Reason.ENDING)
         except Exception as failed:
             error = failed
         if response is None and not isinstance(error, ClientGone):
@@ -232,7 +233,7 @@ class Door:
             raise self._unknown(exchange)
         if not route.public:
             if self.draining:
-                raise Unavailable(ENDING)
+                raise Unavailable(Reason.ENDING)
             exchange.read_options()
             if self._tracing is not None:
                 headers = exchange.headers.items()
@@ -241,7 +242,7 @@ class Door:
                 check_content(exchange.headers)
                 exchange.body = await receive_body(exchange, connection, receive)
                 if exchange.deadline < time.monotonic():
-                    raise DeadlineExceeded("the deadline passed while the request was sent")
+                    raise DeadlineExceeded(Reason.EXPIRED_WHILE_SENT)
         return await route.handler(exchange)
 
     def _preflight(self, exchange: Exchange) -> Response:
@@ -257,7 +258,7 @@ class Door:
             refusal = error.refusal
         else:
             failure = failure_of(error, exchange.known, status_of)
-            refusal = refusal_of(failure)
+            refusal = refusal_of(failure, dialect.EDGE)
         response = dialect.encode_error(refusal._replace(request_id=exchange.request_id))
         headers = (*response.headers, *refusal.headers, *refusal.retry_headers)
         return response._replace(headers=headers)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import orjson
 
-from headlight.errors import DeadlineExceeded, InvalidInput
+from headlight.errors import DeadlineExceeded, InvalidInput, Phrase, Reason
 from headlight.spec import Priority
 from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.handle import Handle
@@ -35,7 +35,6 @@ INLINE_BYTES = 16 << 10  # of a body, which the event loop's thread parses in 0.
 INLINE_ANSWER_BYTES = 1 << 18  # of data, which the event loop's thread writes in about 2 ms
 # Bytes of a body that are parsed for the price of computing one token: some 30 µs.
 PARSED_PER_COMPUTED = 2048
-DEADLINE_PASSED = "the deadline has passed; allow more time in X-Request-Timeout, or ask for less"
 
 
 class ClientGone(Exception):
@@ -182,7 +181,7 @@ class Exchange:
             async with asyncio.timeout(left):
                 return await asyncio.wrap_future(work)
         except TimeoutError:
-            raise DeadlineExceeded(DEADLINE_PASSED) from None
+            raise DeadlineExceeded(Reason.EXPIRED_OVER_HTTP) from None
         except asyncio.CancelledError:
             if self.gone:
                 raise ClientGone from None
@@ -197,7 +196,7 @@ class Exchange:
     def _object(self) -> dict[str, Any]:
         value = parse(self.body, limits_of(self.door.pipeline.models.first.limits))
         if not isinstance(value, dict):
-            raise InvalidInput("", "the body must be a JSON object, as {...}")
+            raise InvalidInput("", Reason.BODY_NO_OBJECT)
         return value
 
     def read_options(self) -> None:
@@ -208,7 +207,7 @@ class Exchange:
         priority = self.headers.get(PRIORITY_HEADER)
         if priority is not None:
             if priority not in ("interactive", "bulk"):
-                raise InvalidInput(PRIORITY_HEADER, "must be interactive or bulk")
+                raise InvalidInput(PRIORITY_HEADER, Reason.MUST_BE, kind=Phrase.PRIORITY)
             self.priority = "bulk" if priority == "bulk" else "interactive"
             self.waits = priority == "bulk"
 
@@ -262,7 +261,7 @@ class Exchange:
         except TimeoutError:
             handle.cancel()
             handle.close()  # it may have been answered at the same moment
-            raise DeadlineExceeded(DEADLINE_PASSED) from None
+            raise DeadlineExceeded(Reason.EXPIRED_OVER_HTTP) from None
         except CancelledError:
             raise ClientGone from None
         except asyncio.CancelledError:
@@ -291,7 +290,7 @@ class Exchange:
         answered, self._answered = self._answered, []
         for handle in answered:
             if isinstance(error, ReaderStalled):
-                handle.close(Shed("the answer was not read", Shortage.STALLED_READER))
+                handle.close(Shed(Reason.NOT_READ, Shortage.STALLED_READER))
             elif isinstance(error, ClientGone):
                 handle.count_cancelled("send")
                 handle.close()
@@ -333,6 +332,6 @@ def _seconds(text: str) -> float:
         seconds = math.nan
     if not 0 < seconds <= LONGEST_TIMEOUT_SECONDS:
         raise InvalidInput(
-            TIMEOUT_HEADER, f"must be seconds, above 0 and at most {LONGEST_TIMEOUT_SECONDS:g}"
+            TIMEOUT_HEADER, Reason.TIMEOUT_RANGE, most=f"{LONGEST_TIMEOUT_SECONDS:g}"
         )
     return seconds

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from headlight.errors import Code
+from headlight.refusals import CONTRACT, Edge
 from headlight_service.frontends.failure import Failure
 
 STATUS_BY_CODE: Mapping[Code, int] = {
@@ -36,11 +38,12 @@ class Refusal(NamedTuple):
         message: the problem and its remedy.
         code: the kind of failure; None: one of HTTP itself, such as an unknown path.
         reason: one of a closed set of names.
-        field: the request's field at fault, as the core names it; empty: none.
+        field: the request's field at fault; empty: none.
         retry_after_ms: delay before a retry; None: none is known.
         repeats: whether the same request fails again.
         headers: further headers.
         request_id: the request's id in the log.
+        metadata: the reason in detail, and its numbers.
     """
 
     status: int
@@ -52,6 +55,7 @@ class Refusal(NamedTuple):
     repeats: bool = True
     headers: Headers = ()
     request_id: str = ""
+    metadata: Mapping[str, str] = MappingProxyType({})
 
     @property
     def retry_headers(self) -> Headers:
@@ -89,21 +93,23 @@ def status_of(code: Code, retry_after_ms: int | None = None) -> int:
     return STATUS_BY_CODE[code]
 
 
-def refusal_of(failure: Failure) -> Refusal:
-    """Return the refusal of a failed request."""
-    status, delay_ms = status_of(failure.code, failure.retry_after_ms), failure.retry_after_ms
+def refusal_of(failure: Failure, edge: Edge = CONTRACT) -> Refusal:
+    """Return the refusal of a failed request, in the words of a dialect."""
+    problem, delay_ms = failure.refusal, failure.retry_after_ms
+    status = status_of(problem.code, delay_ms)
     headers: Headers = ()
-    if failure.code is Code.UNAUTHENTICATED:
+    if problem.code is Code.UNAUTHENTICATED:
         headers = (("www-authenticate", "Bearer"),)
-    if failure.code is Code.UNAVAILABLE:
+    if problem.code is Code.UNAVAILABLE:
         headers, delay_ms = (("connection", "close"),), delay_ms or UNAVAILABLE_RETRY_MS
     return Refusal(
         status,
-        failure.message,
-        failure.code,
+        edge.message(problem),
+        problem.code,
         failure.reason,
-        failure.field,
+        edge.name(problem.path) if problem.code is Code.INVALID_INPUT else "",
         delay_ms,
         failure.repeats or status not in RETRIED,
         headers,
+        metadata=failure.metadata,
     )

@@ -8,7 +8,7 @@ import orjson
 from numpy.typing import NDArray
 
 from headlight.description import Limits
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.results import ModelRef
 from headlight.runtime.values import Ids
 from headlight_service.core.requests.answer import Prepared
@@ -37,8 +37,11 @@ class JsonForm:
             fits = prepared.what_fits(self._limit_bytes)
             raise InvalidInput(
                 prepared.largest,
-                f"the answer would have {size} bytes, over {self._limit_bytes}{fits}; "
-                "send fewer inputs per request, or ask for less",
+                Reason.ANSWER_BYTES,
+                size=size,
+                most=self._limit_bytes,
+                remedy=Phrase.FEWER_INPUTS_OR_LESS,
+                **fits,
             )
         return int(size * (self._expansion - 1)) + ITEM_BYTES * len(prepared.items) + BODY_BYTES
 

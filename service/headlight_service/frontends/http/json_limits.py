@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from headlight.description import Limits
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 
 NESTING = 32  # levels; the deepest request has 8
 # Lists and objects of one input (itself, its ids, its segments, its mask), and at least of other
@@ -81,26 +81,20 @@ def parse(body: bytes, limits: JsonSize) -> Any:
     if len(body) > limits.lists:  # a shorter one cannot have so many
         size = measure(body)
         if size.nesting > limits.nesting:
-            raise InvalidInput(
-                "",
-                f"the body is not valid JSON here: it has {size.nesting} levels of lists and "
-                f"objects; at most {limits.nesting} are read",
-            )
-        for found, most, what in (
-            (size.lists, limits.lists, "lists and objects"),
-            (size.values, limits.values, "JSON values"),
+            raise InvalidInput("", Reason.BODY_NESTING, levels=size.nesting, most=limits.nesting)
+        for found, most, reason in (
+            (size.lists, limits.lists, Reason.BODY_LISTS),
+            (size.values, limits.values, Reason.BODY_VALUES),
         ):
             if found > most:
-                raise InvalidInput(
-                    "", f"the body has {found} {what}; at most {most} are read: send less at once"
-                )
+                raise InvalidInput("", reason, count=found, most=most)
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise InvalidInput("", _syntax_problem(body, error)) from None
+        raise _syntax_problem(body, error) from None
 
 
-def _syntax_problem(body: bytes, error: orjson.JSONDecodeError) -> str:
+def _syntax_problem(body: bytes, error: orjson.JSONDecodeError) -> InvalidInput:
     """Return what is wrong with a body that orjson does not parse, and where."""
     where, surrogate = f"line {error.lineno}, column {error.colno}", "surrogate in" in error.msg
     try:
@@ -109,10 +103,6 @@ def _syntax_problem(body: bytes, error: orjson.JSONDecodeError) -> str:
         where = f"byte {invalid.start}"
         surrogate = LONE_SURROGATE.match(body, invalid.start) is not None
         if not surrogate:
-            return f"the body is not valid UTF-8 (at {where}); encode it as UTF-8"
-    if surrogate:
-        return (
-            f"the body has a lone surrogate, half of a UTF-16 pair (at {where}), which is no "
-            "character; cut texts between characters, or replace it by U+FFFD"
-        )
-    return f"the body is not valid JSON in UTF-8 (at {where}); NaN is not JSON either"
+            return InvalidInput("", Reason.BODY_NOT_UTF8, where=where)
+    reason = Reason.BODY_SURROGATE if surrogate else Reason.BODY_NO_JSON
+    return InvalidInput("", reason, where=where)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
+import functools
 from typing import NamedTuple
 
-from headlight.errors import InvalidInput
+from headlight.refusals import Edge
 from headlight_service.core.models import Models, ServedModel, counted
 from headlight_service.core.requests.request import Request
 from headlight_service.frontends.grpc.transport.grpc_call import Call
@@ -16,24 +16,39 @@ from headlight_service.frontends.oip.request_parameters import decode_options
 from headlight_service.frontends.oip.tensor_answers import TensorForm
 from headlight_service.frontends.oip.tensor_decoding import decode_inputs, field_of
 
-# Fields of the core's errors, and where a request of this protocol has them.
-OWN_FIELDS = (
-    (re.compile(r"inputs(\[\d+\])\.text.*"), TEXT + r"\1"),
-    (re.compile(r"inputs(\[\d+\])\.ids\.segments.*"), SEGMENTS + r"\1"),
-    (re.compile(r"inputs(\[\d+\])\.ids.*"), IDS + r"\1"),
-    (
-        re.compile(r"outputs\.(?:pooled|tokens)\.(dimensions|normalize|skip_special)"),
-        r"parameters.\1",
-    ),
-    (re.compile(r"outputs\.(?:pooled|tokens)\.dtypes?.*"), "parameters.dtype"),
-    (re.compile(r"outputs\.attention\.max_bytes"), "parameters.attention_max_bytes"),
-    (
-        re.compile(r"outputs\.attention\.(layer|head|reduce|score)(?:s|_runs)?\b.*"),
-        r"parameters.attention_\1",
-    ),
-    (re.compile(r"outputs\..*"), "outputs"),
-    (re.compile(r"(prompt_name|truncation|special_tokens|empty_texts)"), r"parameters.\1"),
-)
+# Names of the core's fields.
+OUTPUTS = ("pooled", "tokens")
+ATTENTION = {
+    "layers": "layer",
+    "layer_runs": "layer",
+    "heads": "head",
+    "head_runs": "head",
+    "reduce": "reduce",
+    "scores": "score",
+    "max_bytes": "max_bytes",
+}
+NAMES = {
+    **{f"outputs.{each}.dtype": "parameters.dtype" for each in OUTPUTS},
+    **{f"outputs.{each}.dtypes": "parameters.dtype" for each in OUTPUTS},
+    **{
+        f"outputs.{each}.{name}": f"parameters.{name}"
+        for each in OUTPUTS
+        for name in ("dimensions", "normalize", "skip_special")
+    },
+    **{
+        f"outputs.attention.{name}": f"parameters.attention_{own}"
+        for name, own in ATTENTION.items()
+    },
+    **{
+        name: f"parameters.{name}"
+        for name in ("prompt_name", "truncation", "special_tokens", "empty_texts")
+    },
+    "inputs[*].ids": f"{IDS}[{{}}]",
+    "inputs[*].ids.segments": f"{SEGMENTS}[{{}}]",
+    "outputs": "outputs",
+    "outputs.parameters.classification": "outputs.parameters.classification",
+    "outputs.parameters.shared_memory_region": "outputs.parameters.shared_memory_region",
+}
 
 
 class Inference(NamedTuple):
@@ -83,18 +98,12 @@ def decode_infer(message: oip.ModelInferRequest, models: Models, call: Call) -> 
     return Inference(model, request, TensorForm(view.name, outputs.wanted, most))
 
 
-def own_field(field: str, message: oip.ModelInferRequest) -> str:
-    """Return the place in a request of a field that the core names."""
-    for pattern, own in OWN_FIELDS:
-        if pattern.fullmatch(field):
-            field = pattern.sub(own, field)
-            break
+def edge_of(message: oip.ModelInferRequest) -> Edge:
+    """Return the words for a request, whose tensor of texts has a name of the client's choice."""
     names = [tensor.name for tensor in message.inputs if tensor.datatype == "BYTES"]
-    if names and field.startswith(f"{TEXT}["):
-        field = field_of(names[0]) + field.removeprefix(TEXT)
-    return field
+    return _edge(field_of(names[0]) if names else TEXT)
 
 
-def in_own_terms(error: InvalidInput, message: oip.ModelInferRequest) -> InvalidInput:
-    """Return an error of the core with the field of this protocol."""
-    return InvalidInput(own_field(error.field, message), error.problem)
+@functools.lru_cache(64)
+def _edge(text: str) -> Edge:
+    return Edge(names={**NAMES, "inputs[*].text": f"{text}[{{}}]"})

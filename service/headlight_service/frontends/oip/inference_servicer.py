@@ -6,14 +6,13 @@ from collections.abc import AsyncIterator, Callable
 from typing import NoReturn
 
 from headlight import __version__
-from headlight.errors import InvalidInput
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.grpc.calls.request_stream import OpenStreams
 from headlight_service.frontends.grpc.grpc_status import NotServed
 from headlight_service.frontends.grpc.peer_timeouts import Replies
 from headlight_service.frontends.grpc.transport.grpc_call import Call
 from headlight_service.frontends.oip import inference_messages as oip
-from headlight_service.frontends.oip.infer_decoding import decode_infer, in_own_terms
+from headlight_service.frontends.oip.infer_decoding import decode_infer, edge_of
 from headlight_service.frontends.oip.inference_stream import InferenceStream
 from headlight_service.frontends.oip.model_views import configuration, metadata, view_of, views
 
@@ -82,19 +81,17 @@ class InferenceServicer:
         return oip.ModelConfigResponse(config=configuration(view))
 
     def ModelInfer(self, request: oip.ModelInferRequest, call: Call) -> bytes:
+        call.edge = edge_of(request)
         found = decode_infer(request, self._pipeline.models, call)
         handle = self._pipeline.submit(
             found.request, found.form, trace=call.trace, here=True, when_gone=call.when_gone
         )
-        try:
-            return self._replies.reply(
-                call,
-                found.model,
-                handle,
-                lambda answer: found.form.message(request.id, answer).SerializeToString(),
-            )
-        except InvalidInput as error:
-            raise in_own_terms(error, request) from None
+        return self._replies.reply(
+            call,
+            found.model,
+            handle,
+            lambda answer: found.form.message(request.id, answer).SerializeToString(),
+        )
 
     async def ModelStreamInfer(
         self, requests: AsyncIterator[oip.ModelInferRequest], call: Call

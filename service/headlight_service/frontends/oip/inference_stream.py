@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
+from headlight.refusals import Edge
 from headlight_service.core.requests.answer import Answer
 from headlight_service.frontends.grpc.calls.request_stream import Decoded, RequestStream
 from headlight_service.frontends.grpc.grpc_status import Refusal
 from headlight_service.frontends.oip import inference_messages as oip
-from headlight_service.frontends.oip.infer_decoding import decode_infer, own_field
+from headlight_service.frontends.oip.infer_decoding import decode_infer, edge_of
 from headlight_service.frontends.oip.tensor_answers import TensorForm
 
 FINAL = "triton_final_response"  # each request has one response, so each is the last of its request
@@ -26,15 +27,15 @@ class InferenceStream(RequestStream[oip.ModelInferRequest, oip.ModelStreamInferR
             found.request, found.form, functools.partial(_answered, request.id, found.form)
         )
 
+    def edge(self, request: oip.ModelInferRequest) -> Edge:
+        return edge_of(request)
+
     def failed(
         self, request: oip.ModelInferRequest, refused: Refusal
     ) -> oip.ModelStreamInferResponse:
-        message = refused.message
-        if refused.field:
-            message = own_field(refused.field, request) + message.removeprefix(refused.field)
         failed = oip.ModelInferResponse(model_name=request.model_name, id=request.id)
         failed.parameters[FINAL].bool_param = True
-        return oip.ModelStreamInferResponse(error_message=message, infer_response=failed)
+        return oip.ModelStreamInferResponse(error_message=refused.message, infer_response=failed)
 
 
 def _answered(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from headlight.errors import NotFound
+from headlight.errors import NotFound, Reason
 from headlight_service.core.models import Models, ServedModel
 from headlight_service.frontends.oip import inference_messages as oip
 
@@ -127,11 +127,14 @@ def view_of(models: Models, name: str, version: str) -> View:
         }
         if name not in known:
             served = ", ".join(known) or models.first.name  # raises: still being loaded
-            raise NotFound(f"model_name: not served here; there is {served}")
+            raise NotFound(Reason.NOT_SERVED, "model_name", names=served)
         found = known[name]
     if version not in ("", found.model.ref.version):
         raise NotFound(
-            f"model_version: {found.name} has only version {found.model.ref.version}; leave it out"
+            Reason.OTHER_VERSION,
+            "model_version",
+            name=found.name,
+            version=found.model.ref.version,
         )
     return found
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.spec import AXIS_OF, VECTOR_BITS, AttentionSpec, PooledSpec, TokensSpec
 from headlight_service.core.requests.request import OutputSpec
 from headlight_service.frontends.oip import inference_messages as oip
@@ -59,13 +59,13 @@ def decode_outputs(
         InvalidInput: a name is unknown or comes twice, or a parameter is refused.
     """
     if len(requested) > MOST_OUTPUTS:
-        raise InvalidInput("outputs", f"names {len(requested)}; name at most {MOST_OUTPUTS}")
+        raise InvalidInput(
+            "outputs", Reason.TOO_MANY_OUTPUTS, count=len(requested), most=MOST_OUTPUTS
+        )
     for each in requested:
         for name in ("shared_memory_region", "classification"):
             if name in each.parameters:
-                raise InvalidInput(
-                    f"outputs.parameters.{name}", "is not served; leave it out: tensors come whole"
-                )
+                raise InvalidInput(f"outputs.parameters.{name}", Reason.WHOLE_TENSORS)
     names = tuple(each.name for each in requested)
     if sum(map(len, names)) > MOST_CHARACTERS:  # not worth remembering
         return _outputs.__wrapped__(view.kind, _names_of(view), names, form)
@@ -83,7 +83,7 @@ def _outputs(
     """Decode once for each spelling: the core resolves each OutputSpec once."""
     names, values = names or known, dict(form)
     if len(set(names)) != len(names):
-        raise InvalidInput("outputs", "names one twice; name each once")
+        raise InvalidInput("outputs", Reason.TWICE)
     selected = [name for name in names if name not in known]
     if selected and (kind != "attention" or "attention" in names):
         _refuse_names(kind, known, selected[0])
@@ -126,7 +126,7 @@ def _attention(
             one_of("attention_reduce", name, tuple(AXIS_OF))
     most = values.get("attention_max_bytes", MAX_BYTES)
     if most < 1:
-        raise InvalidInput("parameters.attention_max_bytes", "must be a number of bytes above 0")
+        raise InvalidInput("parameters.attention_max_bytes", Reason.MUST_BE, kind=Phrase.BYTES)
     common: dict[str, Any] = {
         "max_bytes": most,
         "reduce": reduce,
@@ -136,9 +136,7 @@ def _attention(
     if not selected:
         return AttentionSpec(layers=layers, heads=heads, **common), {}
     if layers or "layers" in {AXIS_OF[name] for name in reduce}:
-        raise InvalidInput(
-            "outputs", 'an output as "attention.0" chooses a layer; leave out attention_layers'
-        )
+        raise InvalidInput("outputs", Reason.LAYER_TWICE)
     parts = [_numbers(name) for name in selected]
     places = {name: place for place, name in enumerate(selected)}
     sizes = {len(each) for each in parts}
@@ -146,11 +144,7 @@ def _attention(
         chosen = tuple(each[0] for each in parts)
         return AttentionSpec(layers=chosen, heads=heads, **common), places
     if sizes != {2} or heads:
-        raise InvalidInput(
-            "outputs",
-            'name either outputs as "attention.0" or outputs as "attention.0.3", which choose a'
-            " layer and a head; the latter without attention_heads",
-        )
+        raise InvalidInput("outputs", Reason.MIXED_LAYERS)
     return AttentionSpec(pairs=tuple((each[0], each[1]) for each in parts), **common), places
 
 
@@ -163,12 +157,9 @@ def _numbers(name: str) -> list[int]:
 
 
 def _refuse_names(kind: Kind, known: Sequence[str], name: str) -> None:
-    also = ' and, without "attention", as attention.LAYER or attention.LAYER.HEAD'
-    raise InvalidInput(
-        "outputs",
-        f"{name!r:.64} is not an output; there is {', '.join(known)}"
-        f"{also if kind == 'attention' else ''}; other outputs: {ENCODE}",
-    )
+    reason = Reason.NO_OUTPUT_OF_ATTENTION if kind == "attention" else Reason.NO_OUTPUT
+    names = ", ".join(known)
+    raise InvalidInput("outputs", reason, name=f"{name!r:.64}", names=names, method=ENCODE)
 
 
 def _indices(name: str, value: str | None) -> tuple[int, ...]:
@@ -181,5 +172,5 @@ def _whole(field: str, text: str) -> int:
     """Return a number of at most 9 digits. Raises InvalidInput."""
     digits = text.strip().removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
-        raise InvalidInput(field, f"has {text!r:.20}; write whole numbers, as 0 or -1 or 0,3")
+        raise InvalidInput(field, Reason.NOT_NUMBERS, text=f"{text!r:.20}")
     return int(text)

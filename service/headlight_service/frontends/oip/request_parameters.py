@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.runtime.tokenization.input_checks import TRUNCATIONS, Truncation
 from headlight.spec import (
     EMPTY_TEXTS,
@@ -45,7 +45,7 @@ OPTIONS: dict[Kind, dict[str, type]] = {
     },
 }
 FORM = {name for options in OPTIONS.values() for name in options}
-NAMES = {str: "a string", int: "a whole number", bool: "a boolean"}
+NAMES = {str: Phrase.A_STRING, int: Phrase.WHOLE, bool: Phrase.A_BOOLEAN}
 STATEFUL = ("sequence_id", "sequence_start", "sequence_end")
 
 
@@ -85,12 +85,10 @@ def decode_options(parameters: Mapping[str, oip.InferParameter], kind: Kind) -> 
         # Of clients: `content_type` says that BYTES are UTF-8.
         elif name != "content_type" and not name.startswith("triton_"):
             raise InvalidInput(
-                f"parameters.{name:.64}",
-                f"is not an option of this model, whose options are {', '.join(known)}; for more,"
-                f" use {ENCODE}",
+                f"parameters.{name:.64}", Reason.NO_OPTION, names=", ".join(known), method=ENCODE
             )
     if "prompt" in values and "prompt_name" in values:
-        raise InvalidInput("parameters.prompt", "comes with prompt_name; send one of them")
+        raise InvalidInput("parameters.prompt", Reason.TWO_OF_PROMPT)
     truncate = one_of("truncate", values.get("truncate"), TRUNCATE)
     special = one_of("special_tokens", values.get("special_tokens"), SPECIAL_TOKENS)
     empty = one_of("empty_texts", values.get("empty_texts"), EMPTY_TEXTS)
@@ -116,11 +114,10 @@ def _value(name: str, parameter: oip.InferParameter, wanted: type) -> Any:
     if name == "truncate" and isinstance(value, bool):  # as text-embeddings-inference has it
         value = "end" if value else "refuse"
     if not isinstance(value, wanted) or (wanted is int and not whole):
-        raise InvalidInput(f"parameters.{name}", f"must be {NAMES[wanted]}")
+        raise InvalidInput(f"parameters.{name}", Reason.MUST_BE, kind=NAMES[wanted])
     if wanted is str and name != "prompt" and len(str(value)) > MOST_CHARACTERS:
         raise InvalidInput(
-            f"parameters.{name}",
-            f"has {len(str(value))} characters; at most {MOST_CHARACTERS} are read",
+            f"parameters.{name}", Reason.LONG_PARAMETER, count=len(str(value)), most=MOST_CHARACTERS
         )
     return value
 
@@ -129,7 +126,7 @@ def one_of(name: str, value: str | None, names: Sequence[str]) -> str | None:
     """Return a parameter's value. Raises InvalidInput: it is not one of some names."""
     if value is not None and value not in names:
         raise InvalidInput(
-            f"parameters.{name}", f"is {value!r:.40}; must be one of {', '.join(names)}"
+            f"parameters.{name}", Reason.NOT_ONE_OF, value=f"{value!r:.40}", names=", ".join(names)
         )
     return value
 
@@ -137,20 +134,18 @@ def one_of(name: str, value: str | None, names: Sequence[str]) -> str | None:
 def _refuse_state(name: str, parameter: oip.InferParameter) -> None:
     choice = parameter.WhichOneof("parameter_choice")
     if choice is not None and getattr(parameter, choice):
-        raise InvalidInput(
-            f"parameters.{name}", "this model keeps no state between requests; leave it out"
-        )
+        raise InvalidInput(f"parameters.{name}", Reason.NO_STATE)
 
 
 def _deadline(microseconds: int) -> float:
     """Return the deadline of a `timeout` in microseconds; 0: none."""
     if microseconds < 0:
-        raise InvalidInput("parameters.timeout", "is negative; send microseconds, or 0 for none")
+        raise InvalidInput("parameters.timeout", Reason.NEGATIVE_TIMEOUT)
     return time.monotonic() + microseconds * 1e-6 if microseconds else math.inf
 
 
 def _priority(number: int) -> Priority:
     """Return the priority: 0, the default, and 1, the highest, are interactive; others are bulk."""
     if number < 0:
-        raise InvalidInput("parameters.priority", "is negative; 1 is the highest, 0 the default")
+        raise InvalidInput("parameters.priority", Reason.NEGATIVE_PRIORITY)
     return PRIORITIES[number > 1]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.outputs.maps.token_units import attention_shape, places_of
 from headlight.outputs.tokens import row_count, rows_of
 from headlight.results import ModelRef, TokenList
@@ -65,11 +65,7 @@ class TensorForm:
             size += math.prod(shape) * ITEM_BYTES[datatype]
         if max(size, prepared.data_bytes) > self._most:
             raise InvalidInput(
-                "outputs",
-                f"the padded answer would have {size} bytes, over {self._most}; send fewer texts,"
-                " or texts of one length; of attention, choose attention_layers, attention_heads or"
-                " attention_reduce, or allow more by attention_max_bytes;"
-                f" {ENCODE}Stream does not pad",
+                "outputs", Reason.PADDED_BYTES, size=size, most=self._most, method=ENCODE
             )
         return max(0, size - prepared.data_bytes)
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
+from headlight.runtime.tokenization.input_checks import not_taken
 from headlight.runtime.values import Ids
 from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.request import Input, TokenIds
@@ -52,47 +53,41 @@ def decode_inputs(request: oip.ModelInferRequest, model: ServedModel) -> list[In
     found = _inputs(request)
     names = {each.tensor.name for each in found}
     if len(names) != len(found):
-        raise InvalidInput("inputs", "two have one name; send each tensor once")
+        raise InvalidInput("inputs", Reason.TENSOR_TWICE)
     if len(found) == 1 and found[0].tensor.datatype == "BYTES":
         _check_kind(found[0].field, "text", model)
         return list(_texts(found[0], model))
     for each in found:
         if each.tensor.name not in ID_TENSORS:
             raise InvalidInput(
-                each.field,
-                f"is not an input; send one BYTES tensor of texts, or {', '.join(ID_TENSORS)} of"
-                f" type INT64; pairs of texts: {ENCODE}",
+                each.field, Reason.NO_SUCH_INPUT, names=", ".join(ID_TENSORS), method=ENCODE
             )
     if IDS not in names:
-        raise InvalidInput("inputs", f"has no texts and no ids; send a BYTES tensor, or {IDS}")
+        raise InvalidInput("inputs", Reason.NO_TENSOR, ids=IDS)
     _check_kind(IDS, "ids", model)
     return _ids({each.tensor.name: each for each in found}, model)
 
 
 def _check_kind(field: str, kind: str, model: ServedModel) -> None:
     if kind not in model.accepts:
-        raise InvalidInput(field, f"this model takes {' or '.join(model.accepts)}")
+        raise not_taken(field, model.accepts)
 
 
 def _inputs(request: oip.ModelInferRequest) -> list[_Input]:
     tensors, raw = request.inputs, request.raw_input_contents
     if not 1 <= len(tensors) <= MOST_TENSORS:
-        raise InvalidInput(
-            "inputs",
-            f"has {len(tensors)} tensors; send one BYTES tensor of texts, or {IDS} with {MASK}",
-        )
+        raise InvalidInput("inputs", Reason.TENSORS, count=len(tensors), ids=IDS, mask=MASK)
     if raw and len(raw) != len(tensors):
         raise InvalidInput(
-            "raw_input_contents",
-            f"has {len(raw)} entries for {len(tensors)} inputs; send one for each, or none",
+            "raw_input_contents", Reason.RAW_ENTRIES, count=len(raw), inputs=len(tensors)
         )
     found = list[_Input]()
     for place, tensor in enumerate(tensors):
         field = field_of(tensor.name, place)
         if "shared_memory_region" in tensor.parameters:
-            raise InvalidInput(field, "is in shared memory; send it in the message")
+            raise InvalidInput(field, Reason.SHARED_MEMORY)
         if raw and tensor.HasField("contents"):
-            raise InvalidInput(field, "has contents beside raw_input_contents; send one of them")
+            raise InvalidInput(field, Reason.CONTENTS_TWICE)
         found.append(_Input(field, tensor, raw[place] if raw else None))
     return found
 
@@ -100,9 +95,7 @@ def _inputs(request: oip.ModelInferRequest) -> list[_Input]:
 def _texts(each: _Input, model: ServedModel) -> Sequence[str]:
     shape = each.tensor.shape
     if not (len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)):
-        raise InvalidInput(
-            each.field, f"has the shape {_shown(shape)}; send texts as [N] or [N, 1]"
-        )
+        raise InvalidInput(each.field, Reason.SHAPE_OF_TEXTS, shape=_shown(shape))
     count = shape[0]
     _check_count(each.field, count, model)
     if each.raw is None:
@@ -115,7 +108,7 @@ def _texts(each: _Input, model: ServedModel) -> Sequence[str]:
         try:
             texts.append(element.decode())
         except UnicodeDecodeError:
-            raise InvalidInput(f"{each.field}[{place}]", "is not UTF-8; encode it so") from None
+            raise InvalidInput(f"{each.field}[{place}]", Reason.NOT_UTF8) from None
     return texts
 
 
@@ -126,16 +119,10 @@ def _elements(field: str, raw: bytes, count: int) -> list[bytes]:
         begin = at + LENGTH_BYTES
         at = begin + int.from_bytes(raw[at:begin], "little")
         if at > len(raw) or begin > len(raw):
-            raise InvalidInput(
-                f"{field}[{place}]",
-                f"the buffer of {len(raw)} bytes ends within it; write each element as its length"
-                " in 4 bytes, little-endian, and its bytes",
-            )
+            raise InvalidInput(f"{field}[{place}]", Reason.TENSOR_ENDS, count=len(raw))
         elements.append(raw[begin:at])
     if at != len(raw):
-        raise InvalidInput(
-            field, f"has {len(raw) - at} bytes behind its {count} elements; is the shape right?"
-        )
+        raise InvalidInput(field, Reason.BYTES_BEHIND, size=len(raw) - at, count=count)
     return elements
 
 
@@ -143,7 +130,7 @@ def _ids(named: dict[str, _Input], model: ServedModel) -> list[Input]:
     """Return the ids of each row whose mask is 1."""
     shape = named[IDS].tensor.shape
     if len(shape) != 2:
-        raise InvalidInput(IDS, f"has the shape {_shown(shape)}; send ids as [N, T]")
+        raise InvalidInput(IDS, Reason.SHAPE_OF_IDS, shape=_shown(shape))
     _check_count(IDS, shape[0], model)
     arrays = {name: _array(each, shape) for name, each in named.items()}
     ids, mask = arrays[IDS], arrays.get(MASK)
@@ -153,7 +140,7 @@ def _ids(named: dict[str, _Input], model: ServedModel) -> list[Input]:
         starts, ends = _ranges(mask)
     counts = ends - starts
     for row in np.flatnonzero((counts < 1) | (counts > model.max_length)).tolist():
-        raise InvalidInput(f"{IDS}[{row}]", f"has {counts[row]} ids; send 1 to {model.max_length}")
+        raise InvalidInput(f"{IDS}[{row}]", Reason.IDS, count=counts[row], most=model.max_length)
     segments = arrays.get(SEGMENTS)
     rows = list[Input]()
     for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
@@ -174,9 +161,7 @@ def _ranges(mask: Ids) -> tuple[Ids, Ids]:
     places = np.arange(mask.shape[1])
     inside = (places >= starts[:, None]) & (places < (starts + lengths)[:, None])
     for row in np.flatnonzero((wrong | (inside != (mask == 1))).any(axis=1)).tolist():
-        raise InvalidInput(
-            f"{MASK}[{row}]", "must be 1 for one run of tokens, and 0 before and behind it"
-        )
+        raise InvalidInput(f"{MASK}[{row}]", Reason.MASK_RUN)
     return starts, starts + lengths
 
 
@@ -185,20 +170,24 @@ def _array(each: _Input, expected: Sequence[int]) -> Ids:
     tensor, raw = each.tensor, each.raw
     kind = ID_TYPES.get(tensor.datatype)
     if kind is None:
-        raise InvalidInput(
-            each.field, f"has the type {tensor.datatype!r:.20}; send INT64, or texts as BYTES"
-        )
+        raise InvalidInput(each.field, Reason.TENSOR_TYPE, datatype=f"{tensor.datatype!r:.20}")
     if list(tensor.shape) != list(expected):
         raise InvalidInput(
-            each.field, f"has the shape {_shown(tensor.shape)}; send {_shown(expected)}, as {IDS}"
+            each.field,
+            Reason.SHAPE_OF_TENSOR,
+            shape=_shown(tensor.shape),
+            expected=_shown(expected),
+            ids=IDS,
         )
     count = math.prod(expected)
     if expected[1] < 0 or (raw is not None and len(raw) != count * np.dtype(kind).itemsize):
-        size = "no buffer" if raw is None else f"{len(raw)} bytes"
         raise InvalidInput(
             each.field,
-            f"has {size} for {tensor.datatype} of the shape {_shown(expected)}; send"
-            f" {np.dtype(kind).itemsize} bytes for each element",
+            Reason.TENSOR_WITHOUT_BYTES if raw is None else Reason.TENSOR_BYTES,
+            size=0 if raw is None else len(raw),
+            datatype=tensor.datatype,
+            shape=_shown(expected),
+            itemsize=np.dtype(kind).itemsize,
         )
     if raw is None:
         name = "int64_contents" if tensor.datatype == "INT64" else "int_contents"
@@ -212,17 +201,13 @@ def _array(each: _Input, expected: Sequence[int]) -> Ids:
 def _check_typed(each: _Input, name: str, count: int) -> None:
     found = len(getattr(each.tensor.contents, name))
     if found != count:
-        raise InvalidInput(
-            each.field,
-            f"has {found} entries in contents.{name} for {count} elements; send all there, or all"
-            " inputs as raw_input_contents",
-        )
+        raise InvalidInput(each.field, Reason.TENSOR_CONTENTS, found=found, name=name, count=count)
 
 
 def _check_count(field: str, count: int, model: ServedModel) -> None:
     most = model.limits.max_items
     if not 1 <= count <= most:
-        raise InvalidInput(field, f"has {count} rows; send 1 to {most}")
+        raise InvalidInput(field, Reason.ROWS, count=count, most=most)
 
 
 def _shown(shape: Sequence[int]) -> str:

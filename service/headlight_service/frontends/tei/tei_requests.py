@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from headlight.errors import InvalidInput
+from headlight.reasons import Phrase, Reason
+from headlight.refusals import Edge
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.spec import PooledSpec
 from headlight_service.core.models import ServedModel
@@ -16,16 +16,31 @@ from headlight_service.core.requests.request import OutputSpec, Request
 Direction = Literal["right", "left"]
 CUTS: dict[Direction, Truncation] = {"right": "cut_end", "left": "cut_start"}
 TOKEN_VECTORS = OutputSpec(pooled=False, tokens=True)
-# Names of the core's fields in an error, and of the door's.
-FIELDS = {
+# Words of the contract: without prompts as texts, and with its own name of truncation.
+SENTENCES: Mapping[Reason | Phrase, str] = {
+    Reason.NO_PROMPTS: "is not a prompt of this model; it has none",
+    Reason.NO_SUCH_PROMPT: "is not a prompt of this model; choose {names}",
+    Phrase.TRUNCATE_BY: (
+        "as truncate: true; for all requests of a service: headlight serve --truncation end"
+    ),
+}
+NAMES = {
+    "outputs.pooled": "inputs",
     "outputs.pooled.dimensions": "dimensions",
     "outputs.pooled.normalize": "normalize",
-    "outputs.pooled": "inputs",
     "outputs.tokens": "inputs",
 }
-# Remedies that the core's errors name, and those of the contract.
-REMEDIES = {'truncate="end"': "truncate: true", ", or use prompt_text": ""}
-KINDS = re.compile(r"^(inputs\[\d+\])\.(text|ids)$")
+ONE_TEXT = Edge(SENTENCES, {**NAMES, "inputs[*].text": "inputs", "inputs[*].ids": "inputs"})
+SEVERAL_TEXTS = Edge(
+    {**SENTENCES, Phrase.FEWER_OR_SHORTER: "send fewer or shorter texts"},
+    {
+        **NAMES,
+        "inputs[*].text": "inputs[{}]",
+        "inputs[*].ids": "inputs[{}]",
+        "inputs.sentences[*]": "inputs.sentences[{}]",
+        "inputs.source_sentence": "inputs.source_sentence",
+    },
+)
 
 
 @functools.lru_cache(maxsize=64)
@@ -81,19 +96,3 @@ def tokenize_request(
         client=client,
         prompt_text="",
     )
-
-
-def own_field(error: InvalidInput, *, single: bool) -> InvalidInput:
-    """Return an error with the field and the remedy that the contract has.
-
-    Args:
-        error: the core's error.
-        single: whether `inputs` is one text, not a list.
-    """
-    field = FIELDS.get(error.field, error.field)
-    if (found := KINDS.match(field)) is not None:
-        field = "inputs" if single else found[1]
-    problem = error.problem
-    for core, contract in REMEDIES.items():
-        problem = problem.replace(core, contract)
-    return InvalidInput(field, problem)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import orjson
 
 from headlight.description import Limits
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight.results import ModelRef, TokenList
 from headlight_service.frontends.tei.token_table import token_rows
 
@@ -28,10 +28,12 @@ class TokenLists:
             parts.append(orjson.dumps([row._asdict() for row in rows]))
             size += len(parts[-1]) + 1
             if size > self._limit_bytes:
-                problem = (
-                    f"the answer to the first {len(parts)} of {inputs} would have {size} bytes"
-                )
                 raise InvalidInput(
-                    "inputs", f"{problem}, over {self._limit_bytes}; send fewer or shorter texts"
+                    "inputs",
+                    Reason.TOKENS_BYTES,
+                    done=len(parts),
+                    inputs=inputs,
+                    size=size,
+                    most=self._limit_bytes,
                 )
         return b"[" + b",".join(parts) + b"]"

@@ -24,9 +24,17 @@ from headlight.cli.doctor.default_ports import (
     grpc_port,
     metrics_port,
 )
+from headlight.errors import Reason, Unauthenticated, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.config.options import Config
-from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits, serving
+from tests.headlight.fake_server import (
+    FakeServicer,
+    Refusal,
+    abort,
+    default_limits,
+    refused,
+    serving,
+)
 from tests.ports import free_port
 
 
@@ -71,29 +79,25 @@ def test_a_service_is_known_by_its_answer(target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "message", "state", "detail"),
+    ("refusal", "state", "detail"),
     [
-        (grpc.StatusCode.UNAUTHENTICATED, "no token", "headlight", "a service that wants a token"),
         (
-            grpc.StatusCode.UNAVAILABLE,
-            "the model is still being loaded; try again",
+            refused(Unauthenticated(Reason.NO_TOKEN)),
             "headlight",
-            "a service that loads its model",
+            "a service that wants a token",
         ),
+        (refused(Unavailable(Reason.LOADING)), "headlight", "a service that loads its model"),
         (
-            grpc.StatusCode.UNIMPLEMENTED,
-            "Method not found!",
+            Refusal(grpc.StatusCode.UNIMPLEMENTED, "Method not found!"),
             "other",
             "in use: no Headlight service answers there",
         ),
     ],
 )
-def test_a_refusal_tells_whose_port_it_is(
-    code: grpc.StatusCode, message: str, state: str, detail: str
-) -> None:
+def test_a_refusal_tells_whose_port_it_is(refusal: Refusal, state: str, detail: str) -> None:
     class Refusing(FakeServicer):
         def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
-            abort(context, Refusal(code, message))
+            abort(context, refusal)
 
     with serving(Refusing(default_limits())) as target:
         found = grpc_port(number(target))

@@ -10,17 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 import pytest
 
 from headlight import AsyncClient, Client, EngineError, InvalidInput
 from headlight.cli.commands import main
 from headlight.pb import headlight_pb2 as pb
+from headlight.reasons import Reason
 from headlight.results import Usage
 from headlight.spec import AttentionSpec, VectorType
 from tests.headlight.fake_model import DIM, hidden_of, pooled_of, tokens_of
-from tests.headlight.fake_server import FakeServicer, Refusal
+from tests.headlight.fake_server import FakeServicer, refused
 
 TYPES: tuple[VectorType, ...] = ("int8", "float32", "ubinary", "binary", "float16")
 
@@ -153,17 +153,13 @@ def test_an_invalid_token_vector_option_is_named_with_the_valid_ones(client: Cli
 def test_a_refused_prompt_is_reported_under_the_name_the_caller_used(
     client: Client, servicer: FakeServicer
 ) -> None:
-    invalid = grpc.StatusCode.INVALID_ARGUMENT
-    servicer.refusals.append(Refusal(invalid, "prompt_text: has 9 characters"))
-    servicer.refusals.append(
-        Refusal(invalid, "prompt_name: is none; there is query, or use prompt_text")
-    )
+    long = InvalidInput("prompt_text", Reason.LONG_PROMPT, count=9, most=8)
+    unknown = InvalidInput("prompt_name", Reason.NO_SUCH_PROMPT, names="query")
+    servicer.refusals.extend([refused(long), refused(unknown)])
     with pytest.raises(InvalidInput, match=r"^prompt: has 9 characters") as caught:
         client.encode(["a"], prompt="x" * 9)
     assert caught.value.field == "prompt"
-    with pytest.raises(
-        InvalidInput, match=r"^prompt_name: is none; there is query, or use prompt$"
-    ):
+    with pytest.raises(InvalidInput, match=r"^prompt_name: .*; choose query, or use prompt$"):
         client.attend("a", prompt_name="x")
 
 

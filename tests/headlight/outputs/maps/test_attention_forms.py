@@ -179,5 +179,5 @@ def test_special_tokens_of_id_inputs_are_unknown(opened: Opened) -> None:
         AttentionSpec(unit="word"),
         of_span,
     ):
-        with pytest.raises(InvalidInput, match="send texts instead of ids"):
+        with pytest.raises(InvalidInput, match="give texts instead of ids"):
             runtime.encode_items([[5, 6, 7]], attention=spec)

@@ -53,7 +53,7 @@ def test_a_prompt_is_chosen_by_name_text_or_default(
     [
         ("query", "x", "prompt_name: and prompt_text are both set"),
         ("q", None, "prompt_name: is not a prompt of this model; choose query, passage, none"),
-        (None, "x" * 5000, "prompt_text: has 5000 characters; at most 4096"),
+        (None, "x" * 5000, "prompt: has 5000 characters; at most 4096"),
     ],
 )
 def test_an_invalid_prompt_is_refused(name: str | None, text: str | None, message: str) -> None:
@@ -222,7 +222,7 @@ def test_spans_and_skips_account_for_the_prompt(prompted: Runtime) -> None:
 
 def test_skipping_everything_or_unknown_tokens_is_refused(prompted: Runtime) -> None:
     with pytest.raises(
-        InvalidInput, match=r"outputs\.tokens\.skip_special: .*send texts instead of ids"
+        InvalidInput, match=r"outputs\.tokens\.skip_special: .*give texts instead of ids"
     ):
         prompted.encode_items([[7, 8]], tokens=TokensSpec(skip_special=True))
     with pytest.raises(InvalidInput, match="skips every token of this input"):

@@ -119,8 +119,8 @@ def test_a_truncated_text_has_the_sentences_that_are_encoded(tokenizer: Tokenize
         ([(3, 3)], "spans[0]", "is 3 .. 3 of text 0"),
         ([(0, 2, 1)], "spans[0]", "is 0 .. 2 of text 1"),
         ([(0, 1), (2, 3)], "spans[1]", "2 .. 3 holds the last character of no token"),
-        ([(0, 1)] * 11, "spans", "has 11 spans; send 1 to 10"),
-        ([], "spans", "has 0 spans; send 1 to 10"),
+        ([(0, 1)] * 11, "spans", "has 11 spans; give 1 to 10"),
+        ([], "spans", "has 0 spans; give 1 to 10"),
     ],
 )
 def test_bad_spans_are_refused_by_name(

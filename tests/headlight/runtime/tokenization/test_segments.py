@@ -80,7 +80,7 @@ def test_a_pair_equals_its_ids_with_segments_and_segments_matter(
 @pytest.mark.parametrize(
     ("segments", "problem"),
     [
-        ([0], "has 1 entries for 2 ids; send one of each, or none"),
+        ([0], "has 1 entries for 2 ids; give one of each, or none"),
         ([0, 2], r"the segment at 1 is not in 0 \.\. 1"),
         ([-1, 0], r"the segment at 0 is not in 0 \.\. 1"),
         ([0, 2**63], "holds something that is not a 64-bit integer"),
@@ -103,7 +103,7 @@ def test_ids_from_arrays_are_validated_like_lists(paired: Runtime, wrong: int) -
     for ids in ([5, wrong], array("q", [5, wrong])):
         with pytest.raises(
             InvalidInput,
-            match=r"^the id at 1 is not in 0 \.\. 108; send ids of this model$",
+            match=r"^the id at 1 is not in 0 \.\. 108; give ids of this model$",
         ):
             paired.check_ids(ids)
 

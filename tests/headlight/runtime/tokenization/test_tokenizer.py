@@ -53,7 +53,7 @@ def test_an_empty_text_is_its_special_tokens_if_encoded(tokenizer: Tokenizer) ->
     encoded = tokenizer.encode("", with_info=True, empty_texts="encode")
     assert encoded.info is not None
     assert encoded.info.pieces == ("[CLS]", "[SEP]")
-    with pytest.raises(InvalidInput, match="is empty; send at least one character"):
+    with pytest.raises(InvalidInput, match="is empty; give at least one character"):
         tokenizer.encode("")
 
 

@@ -234,7 +234,7 @@ def test_a_pair_truncated_to_nothing_is_refused(tmp_path: Path, most: int) -> No
     tokenizer = Tokenizer(path, most)
     with pytest.raises(
         InvalidInput,
-        match=f"its special tokens are 4 tokens, the model takes {most}; send one text",
+        match=f"its special tokens are 4 tokens, the model takes {most}; give one text",
     ):
         tokenizer.encode("hello", "world", truncation="cut_end")
     assert len(Tokenizer(path, 5).encode("hello", "world", truncation="cut_end").ids) == 5

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headlight.errors import DeadlineExceeded
+from headlight.reasons import Phrase
 from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import (
     FIRST_RETRY_SECONDS,
@@ -49,9 +50,9 @@ def admitted(
 
 
 @contextlib.contextmanager
-def output(admission: Admission, size: int, field: str, remedy: str) -> Iterator[None]:
+def output(admission: Admission, size: int, field: str) -> Iterator[None]:
     """Reserve an answer of so many bytes."""
-    admission.take_output(size, lambda room: (field, remedy))
+    admission.take_output(size, lambda room: (field, {"fits": ""}))
     try:
         yield
     finally:
@@ -171,20 +172,22 @@ def test_large_answers_leave_capacity_for_small_ones() -> None:
     limit = 64 * SMALL_ANSWER_BYTES
     admission = admission_of(1, max_output_bytes=limit)
     assert admission.room == largest_output(limit) == 56 * SMALL_ANSWER_BYTES
-    with output(admission, 56 * SMALL_ANSWER_BYTES, "outputs.attention", ""):
+    with output(admission, 56 * SMALL_ANSWER_BYTES, "outputs.attention"):
         assert admission.room == SMALL_ANSWER_BYTES
         with pytest.raises(Shed):
-            admission.take_output(SMALL_ANSWER_BYTES + 1, lambda room: ("outputs.attention", ""))
+            admission.take_output(
+                SMALL_ANSWER_BYTES + 1, lambda room: ("outputs.attention", {"fits": ""})
+            )
         for _ in range(8):
-            admission.take_output(SMALL_ANSWER_BYTES, lambda room: ("outputs.pooled", ""))
+            admission.take_output(SMALL_ANSWER_BYTES, lambda room: ("outputs.pooled", {"fits": ""}))
         with pytest.raises(Shed):
-            admission.take_output(1, lambda room: ("outputs.pooled", ""))
+            admission.take_output(1, lambda room: ("outputs.pooled", {"fits": ""}))
 
 
 @given(st.integers(1, 1 << 34))
 def test_the_largest_answer_fits_if_there_are_no_others(limit: int) -> None:
     admission = admission_of(1, max_output_bytes=limit)
-    with output(admission, largest_output(limit), "outputs.attention", ""):
+    with output(admission, largest_output(limit), "outputs.attention"):
         assert 0 <= admission.outputs.free <= limit / 8
 
 
@@ -196,7 +199,7 @@ def test_an_answer_fits_its_output_reservation(size: int) -> None:
 def test_request_and_result_bytes_are_counted_separately() -> None:
     admission = admission_of(1)
     admission.take_request(100)
-    with output(admission, 100, "outputs.attention", ""):
+    with output(admission, 100, "outputs.attention"):
         with pytest.raises(
             Shed, match=r"requests of 100 bytes are held, over 100 with these 1"
         ) as refused:
@@ -206,7 +209,11 @@ def test_request_and_result_bytes_are_counted_separately() -> None:
             Shed, match=r"^outputs\.attention: the answer would have 7 bytes; 100 of 100"
         ) as refused:
             admission.take_output(
-                7, lambda room: ("outputs.attention", "; 1 of these 4 layers would fit")
+                7,
+                lambda room: (
+                    "outputs.attention",
+                    {"fits": Phrase.LAYERS_FIT, "fitting": 1, "among": 4},
+                ),
             )
         assert "1 of these 4 layers would fit; wait, or ask" in refused.value.message
         assert refused.value.shortage is Shortage.OUTPUT_BYTES

@@ -422,6 +422,6 @@ async def test_an_ended_scheduler_accepts_nothing() -> None:
     async with running() as setup:
         setup.scheduler.close()
         request = Submitted(1)
-        with pytest.raises(Unavailable, match="try another replica"):
+        with pytest.raises(Unavailable, match="try another, or this one later"):
             setup.scheduler.submit(request.pending)
         assert request.answers == []

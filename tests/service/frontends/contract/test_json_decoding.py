@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
+from headlight.refusals import text_of
 from headlight_service.frontends.contract.json_decoding import LONGEST_LIST, message_of
 from headlight_service.frontends.contract.json_encoding import json_value
 
@@ -141,7 +142,7 @@ BAD: list[tuple[Any, str, str]] = [
     ),
     ({"a\n\x1b" + "b" * 200: 1}, "a\\n\\x1b" + "b" * 61, "is no field of EncodeRequest"),
     ({"": 1}, "", "is no field of EncodeRequest"),
-    ({"inputs": [{}] * (LONGEST_LIST + 1)}, "inputs", "has 10001 entries; send at most 10000"),
+    ({"inputs": [{}] * (LONGEST_LIST + 1)}, "inputs", "has 10001 entries; give at most 10000"),
 ]
 
 
@@ -149,12 +150,12 @@ BAD: list[tuple[Any, str, str]] = [
 def test_bad_values_are_refused_by_their_field(value: Any, field: str, problem: str) -> None:
     with pytest.raises(InvalidInput) as error:
         message_of(pb.EncodeRequest, value)
-    assert error.value.field == field
+    assert text_of(error.value.refusal.path) == field
     assert problem in error.value.problem
     assert SECRET not in error.value.message
     assert len(error.value.message) < 500
 
 
 def test_a_long_list_is_refused_before_its_entries_are_read() -> None:
-    with pytest.raises(InvalidInput, match="inputs: has 3 entries; send at most 2"):
+    with pytest.raises(InvalidInput, match="inputs: has 3 entries; give at most 2"):
         message_of(pb.EncodeRequest, {"inputs": [{"text": 1}] * 3}, longest_list=2)

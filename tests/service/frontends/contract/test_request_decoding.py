@@ -179,8 +179,8 @@ def test_tokenize_has_no_limit_on_text_length() -> None:
 @pytest.mark.parametrize(
     ("request_", "field", "problem"),
     [
-        (pb.EncodeRequest(), "inputs", "send 1 to 4"),
-        (pb.EncodeRequest(inputs=[TEXT] * 5), "inputs", "has 5 entries; send 1 to 4"),
+        (pb.EncodeRequest(), "inputs", "give 1 to 4"),
+        (pb.EncodeRequest(inputs=[TEXT] * 5), "inputs", "has 5 entries; give 1 to 4"),
         (pb.EncodeRequest(inputs=[TEXT, pb.Input()]), "inputs[1]", "set text or ids"),
         (
             pb.EncodeRequest(inputs=[TEXT, pb.Input(pair=pb.TextPair(first="a"))]),
@@ -188,12 +188,12 @@ def test_tokenize_has_no_limit_on_text_length() -> None:
             "takes text or ids",
         ),
         (pb.EncodeRequest(inputs=[TEXT], truncation=17), "truncation", "17"),  # type: ignore[arg-type]
-        (pb.EncodeRequest(inputs=[TEXT, ids(0)]), "inputs[1].ids", "has 0 ids; send 1 to 6"),
-        (pb.EncodeRequest(inputs=[TEXT, ids(7)]), "inputs[1].ids", "has 7 ids; send 1 to 6"),
+        (pb.EncodeRequest(inputs=[TEXT, ids(0)]), "inputs[1].ids", "has 0 ids; give 1 to 6"),
+        (pb.EncodeRequest(inputs=[TEXT, ids(7)]), "inputs[1].ids", "has 7 ids; give 1 to 6"),
         (
             pb.EncodeRequest(inputs=[ids(3, 2)]),
             "inputs[0].ids.segments",
-            "has 2 entries for 3 ids; send one of each",
+            "has 2 entries for 3 ids; give one of each",
         ),
         (
             pb.EncodeRequest(inputs=[ids(7)], truncation=pb.TRUNCATION_CUT_END),
@@ -288,7 +288,7 @@ def test_ids_and_segments_over_the_limit_are_refused_without_becoming_objects(
 
 
 def test_more_inputs_than_a_request_may_have_are_refused_before_they_are_decoded() -> None:
-    with pytest.raises(InvalidInput, match="has 5 entries; send 1 to 4"):
+    with pytest.raises(InvalidInput, match="has 5 entries; give 1 to 4"):
         request_decoding.decode_inputs([pb.Input(text="a")] * 5, served(), 10)
 
 

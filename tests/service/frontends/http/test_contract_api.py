@@ -36,7 +36,7 @@ from tests.service.frontends.http.http_service import until
 SECRET = "confidential"
 ERROR_FIELDS = {
     *("code", "status", "message", "field", "reason"),
-    *("retry_after_ms", "request_id"),
+    *("metadata", "retry_after_ms", "request_id"),
 }
 RAGGED = [name for each in EVERY.values() if not each.stacked for name in each.tensor_names]
 

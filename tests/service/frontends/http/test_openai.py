@@ -101,7 +101,7 @@ def test_a_prompt_is_chosen_by_its_name() -> None:
         ({"input": [True]}, "input", "input[0]: must be a text"),
         ({"input": [None]}, "input", "input[0]: must be a text"),
         ({"input": "word " * 3000}, "input", "has 3000 tokens"),
-        ({"input": ["a"] * 10_000}, "input", "has 10000 entries; send 1 to 2048"),
+        ({"input": ["a"] * 10_000}, "input", "has 10000 entries; give 1 to 2048"),
         ({"input": "a", "dimensions": 0}, "dimensions", "0"),
         ({"input": "a", "dimensions": 5}, "dimensions", "5"),
         ({"input": "a", "dimensions": 2.5}, "dimensions", "whole number"),

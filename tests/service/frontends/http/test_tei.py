@@ -79,7 +79,7 @@ def test_a_list_may_have_as_many_texts_as_info_says() -> None:
         assert service.ask("/info").json["max_client_batch_size"] == 40
         assert len(service.ask("/embed", {"inputs": ["a"] * 40}).json) == 40
         message = refused(service.ask("/embed", {"inputs": ["a"] * 41}), 422, "Validation")
-        assert message == "inputs: has 41 entries; send 1 to 40"
+        assert message == "inputs: has 41 entries; give 1 to 40"
         similar = {"source_sentence": "a", "sentences": ["b"] * 40}
         refused(service.ask("/similarity", {"inputs": similar}), 422, "Validation")
 

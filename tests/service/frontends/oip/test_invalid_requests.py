@@ -112,7 +112,7 @@ TENSORS = {
     "negative id": (of_ids([[1], [-1]]), "input_ids[1]", "0 .. 99"),
     "mask with a gap": (ids([[1, 1, 1], [1, 0, 1]]), "attention_mask[1]", "one run of tokens"),
     "mask of other numbers": (ids([[1, 2, 1], [1, 1, 1]]), "attention_mask[0]", "one run"),
-    "empty mask": (ids([[1, 1, 1], [0, 0, 0]]), "input_ids[1]", "has 0 ids; send 1 to 2000"),
+    "empty mask": (ids([[1, 1, 1], [0, 0, 0]]), "input_ids[1]", "has 0 ids; give 1 to 2000"),
     "unknown tensor": (ids(position_ids=ONES), "position_ids", "is not an input"),
     "mask alone": (
         changed(set_input(name="attention_mask"), ids()),

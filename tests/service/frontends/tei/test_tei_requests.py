@@ -7,9 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from headlight.errors import InvalidInput
 from headlight_service.core.models import ServedModel
-from headlight_service.frontends.tei.tei_requests import own_field, pooled_output, truncation_of
+from headlight_service.frontends.tei.tei_requests import pooled_output, truncation_of
 
 
 def model(truncation: str) -> ServedModel:
@@ -37,17 +36,3 @@ def test_equal_outputs_are_one_object() -> None:
     assert pooled_output(normalize=True, dimensions=8) is pooled_output(
         normalize=True, dimensions=8
     )
-
-
-@pytest.mark.parametrize(
-    ("field", "single", "expected"),
-    [
-        ("inputs[3].text", False, "inputs[3]"),
-        ("inputs[0].text", True, "inputs"),
-        ("inputs", False, "inputs"),
-        ("outputs.pooled.dimensions", False, "dimensions"),
-        ("prompt_name", False, "prompt_name"),
-    ],
-)
-def test_fields_have_the_names_of_the_contract(field: str, single: bool, expected: str) -> None:
-    assert own_field(InvalidInput(field, "is wrong"), single=single).field == expected

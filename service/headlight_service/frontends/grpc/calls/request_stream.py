@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from headlight.errors import InvalidInput, Unavailable
+from headlight.errors import InvalidInput, Reason, Unavailable
+from headlight.refusals import Edge
 from headlight_service.core.admission.admission_control import SMALL_ANSWER_BYTES
 from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.admission.shed_error import Shed, Shortage
@@ -34,7 +35,6 @@ from headlight_service.frontends.stall_timeout import ReplyTimeout
 if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
-DRAINING = "this replica is shutting down; resend unanswered requests on a new stream"
 # Shortages that the core refuses at once, but an ordered stream waits for.
 AWAITED = (Shortage.QUOTA, Shortage.REQUEST_BYTES)
 RequestT = TypeVar("RequestT", bound=Message)
@@ -45,10 +45,7 @@ class ReaderStalled(Shed):
     """The client has stopped reading."""
 
     def __init__(self, seconds: float, unread_bytes: int = 0) -> None:
-        problem = (
-            f"too little was read for {seconds:g} s; resend unanswered requests on a new stream"
-        )
-        super().__init__(problem, Shortage.STALLED_READER)
+        super().__init__(Reason.STALLED, Shortage.STALLED_READER, seconds=f"{seconds:g}")
         self.unread_bytes = unread_bytes  # which the transport keeps until the call is over
 
 
@@ -144,6 +141,10 @@ class RequestStream(Generic[RequestT, ResponseT]):
             when_queued=when_queued,
         )
 
+    def edge(self, request: RequestT) -> Edge:
+        """Return the words for a failed request."""
+        return self._call.edge
+
     def failed(self, request: RequestT, refused: Refusal) -> ResponseT | None:
         """Return the message of a failed request; None: the failure ends the stream."""
         raise NotImplementedError
@@ -179,7 +180,7 @@ class RequestStream(Generic[RequestT, ResponseT]):
         """Read no further; end once the requests read so far are answered."""
         # If the reader has ended, all requests are read and will be answered: no error is needed.
         if self._reader is None or self._reader.cancel():
-            self._ending.append(Unavailable(DRAINING))
+            self._ending.append(Unavailable(Reason.STREAM_ENDING))
 
     async def _read(
         self, requests: AsyncIterator[RequestT], start: Callable[..., asyncio.Task[None]]
@@ -215,7 +216,7 @@ class RequestStream(Generic[RequestT, ResponseT]):
             if not self._ending:
                 self._ending.append(error.with_traceback(None))
         except Exception as error:
-            refused = refusal(error, self._call.context, trace)
+            refused = refusal(error, self._call.context, trace, self.edge(request))
             code = refused.status
             if isinstance(error, ReaderStalled):
                 raise  # ends the stream, and with it all other requests of this client

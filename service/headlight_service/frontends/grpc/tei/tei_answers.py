@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable
 
 from headlight.description import Limits
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.results import ModelRef, TokenList
 from headlight.runtime.values import Floats, Ids
 from headlight_service.core.models import ServedModel
@@ -41,8 +41,7 @@ class VectorForm:
             overhead += ROW_BYTES * prepared.tokens
         size, most = overhead + prepared.data_bytes, self._model.limits.max_unary_response_bytes
         if size > most:
-            problem = f"the answer would have {size} bytes, over {most}; shorten the text"
-            raise InvalidInput("inputs", f"{problem}, or use EncodeStream of headlight.v1")
+            raise _too_large(size, most, Phrase.SHORTEN_OR_STREAM)
         return overhead
 
     def encode(self, answer: Answer) -> bytes:
@@ -108,6 +107,9 @@ class TokensMessage:
         answer = pb.EncodeResponse(tokens=[pb.SimpleToken(**row._asdict()) for row in rows])
         message = answer.SerializeToString()
         if len(message) > self._limit_bytes:
-            problem = f"the answer would have {len(message)} bytes, over {self._limit_bytes}"
-            raise InvalidInput("inputs", f"{problem}; send a shorter text")
+            raise _too_large(len(message), self._limit_bytes, Phrase.SHORTER_TEXT)
         return message
+
+
+def _too_large(size: int, most: int, remedy: Phrase) -> InvalidInput:
+    return InvalidInput("inputs", Reason.ANSWER_BYTES, size=size, most=most, fits="", remedy=remedy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Reason
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.request import Request
 from headlight_service.frontends.grpc.tei import tei_messages as pb
@@ -35,7 +35,7 @@ def decode_embed(
     with counted(model):
         direction = DIRECTIONS.get(message.truncation_direction)
         if direction is None:
-            raise InvalidInput("truncation_direction", "is unknown; send RIGHT or LEFT")
+            raise InvalidInput("truncation_direction", Reason.UNKNOWN_DIRECTION)
     request = Request(
         [message.inputs],
         outputs,

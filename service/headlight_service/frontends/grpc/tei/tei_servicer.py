@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 
 import grpc
 
-from headlight.errors import InvalidInput
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.grpc.calls.request_stream import OpenStreams, RequestStream
 from headlight_service.frontends.grpc.grpc_status import NotServed
@@ -19,7 +18,7 @@ from headlight_service.frontends.grpc.tei.tei_decoding import decode_embed, deco
 from headlight_service.frontends.grpc.tei.tei_streams import TokenStream, VectorStream
 from headlight_service.frontends.grpc.transport.grpc_call import Call
 from headlight_service.frontends.tei.service_info import service_info
-from headlight_service.frontends.tei.tei_requests import own_field
+from headlight_service.frontends.tei.tei_requests import ONE_TEXT
 
 ONLY_HTTP = ("pooling", "labels", "auto_truncate")  # parts of the description
 MODEL_TYPES = {
@@ -61,11 +60,10 @@ class TeiServicer:
         return self._vectors(request, call)
 
     def Tokenize(self, request: pb.EncodeRequest, call: Call) -> bytes:
-        model = self._pipeline.models.get()
+        call.edge, model = ONE_TEXT, self._pipeline.models.get()
         wanted, form = decode_tokenize(request, model, call)
         handle = self._pipeline.tokenize(wanted, form, trace=call.trace, when_gone=call.when_gone)
-        with _own_fields():
-            return self._replies.reply(call, model, handle, bytes)
+        return self._replies.reply(call, model, handle, bytes)
 
     async def EmbedStream(self, requests: AsyncIterator[Any], call: Call) -> None:
         await self._stream(VectorStream, requests, call)
@@ -81,13 +79,12 @@ class TeiServicer:
         self._streams.drain()
 
     def _vectors(self, request: pb.EmbedRequest | pb.EmbedAllRequest, call: Call) -> bytes:
-        model = self._pipeline.models.get()
+        call.edge, model = ONE_TEXT, self._pipeline.models.get()
         wanted, form = decode_embed(request, model, call)
         handle = self._pipeline.submit(
             wanted, form, trace=call.trace, here=True, when_gone=call.when_gone
         )
-        with _own_fields():
-            message = self._replies.reply(call, model, handle, form.encode)
+        message = self._replies.reply(call, model, handle, form.encode)
         with contextlib.suppress(grpc.RpcError):  # the client has just disconnected
             call.context.send_initial_metadata(tuple(form.report.headers().items()))
         return message
@@ -95,9 +92,9 @@ class TeiServicer:
     async def _stream(
         self, kind: type[RequestStream[Any, Any]], requests: AsyncIterator[Any], call: Call
     ) -> None:
-        with _own_fields():
-            stream = kind(self._pipeline, call, self._stall_seconds)
-            await self._streams.serve(stream, requests, call)
+        call.edge = ONE_TEXT
+        stream = kind(self._pipeline, call, self._stall_seconds)
+        await self._streams.serve(stream, requests, call)
 
     # The methods below need another model, or a part that the service does not have.
 
@@ -122,12 +119,3 @@ class TeiServicer:
     Predict = PredictPair = PredictStream = PredictPairStream = _no_classes
     Rerank = RerankStream = _no_ranks
     Decode = DecodeStream = _no_decoding
-
-
-@contextlib.contextmanager
-def _own_fields() -> Any:
-    """Name the fields of an invalid request as the contract does."""
-    try:
-        yield
-    except InvalidInput as error:
-        raise own_field(error, single=True) from None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
 
+from headlight.refusals import CONTRACT, Edge
 from headlight_service.frontends.grpc.grpc_status import Refusal
 from headlight_service.frontends.grpc.transport.message_queue import Missing
 from headlight_service.telemetry.json_logs import describe
@@ -54,6 +55,7 @@ class Call:
         client: its caller; see `Request`.
         refused: the reason why nothing of it is read.
         trace: its spans.
+        edge: the words for its failure, of its protocol.
         serialize: encodes a written message to bytes.
         send: for a stream: sends a message of the answer; None sends its status.
         acts: called in reverse order after the handler has ended and the answer is sent, or never
@@ -71,6 +73,7 @@ class Call:
         self.client: str = ""
         self.refused: Exception | None = None
         self.trace: RequestTrace | None = None
+        self.edge: Edge = CONTRACT
         self.serialize: Callable[[Any], bytes] = bytes
         self.send: Callable[[bytes | None], None]
         self.context = context

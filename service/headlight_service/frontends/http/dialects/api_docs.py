@@ -10,12 +10,12 @@ import logging
 from pathlib import Path
 
 from headlight.extras import remedy
-from headlight_service.frontends.http.dialects.openai import encode_error
+from headlight_service.frontends.http.dialects.openai import EDGE, encode_error
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route
 from headlight_service.frontends.http.http_status import refused
 
-__all__ = ["PROTOCOL", "encode_error", "routes"]
+__all__ = ["EDGE", "PROTOCOL", "encode_error", "routes"]
 
 log = logging.getLogger(__name__)
 

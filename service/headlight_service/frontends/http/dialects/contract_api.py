@@ -13,6 +13,7 @@ import orjson
 from google.protobuf.message import Message
 
 from headlight.pb import headlight_pb2 as pb
+from headlight.refusals import CONTRACT
 from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.evidence.comparing import Comparing
 from headlight_service.core.evidence.occlusion import Occluding
@@ -42,6 +43,7 @@ from headlight_service.frontends.http.http_status import Refusal
 M = TypeVar("M", bound=Message)
 R = TypeVar("R", bound=Request)
 PROTOCOL = "json"
+EDGE = CONTRACT
 OPENAPI = Path(__file__).parent.parent / "openapi.json"
 # Names of the gRPC statuses, by the HTTP status.
 CODES: Mapping[int, str] = {
@@ -86,6 +88,7 @@ def encode_error(refusal: Refusal) -> Response:
         "message": refusal.message,
         "field": refusal.field or None,
         "reason": refusal.reason.upper(),
+        "metadata": dict(refusal.metadata),
         "retry_after_ms": refusal.retry_after_ms,
         "request_id": refusal.request_id,
     }

@@ -5,18 +5,18 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.spec import PooledSpec
 from headlight_service.core.requests.request import VECTORS, OutputSpec
 
 REMEMBERED = 64  # resolved output specs, one for each number of dimensions
 
 
-def optional(body: dict[str, Any], name: str, kind: type, what: str) -> Any:
+def optional(body: dict[str, Any], name: str, kind: type, named: Phrase) -> Any:
     """Return a field of a body, None if it is absent or null. Raises InvalidInput: another type."""
     value = body.get(name)
     if value is not None and type(value) is not kind:
-        raise InvalidInput(name, f"must be {what}, or null")
+        raise InvalidInput(name, Reason.MUST_BE_OR_NULL, kind=named)
     return value
 
 

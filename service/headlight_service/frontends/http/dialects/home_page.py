@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from headlight.web.live import LivePage, live_page
-from headlight_service.frontends.http.dialects.openai import encode_error
+from headlight_service.frontends.http.dialects.openai import EDGE, encode_error
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route
 
-__all__ = ["PROTOCOL", "encode_error", "routes"]
+__all__ = ["EDGE", "PROTOCOL", "encode_error", "routes"]
 
 PROTOCOL = "page"
 HTML, JSON = "text/html", "application/json"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from headlight.errors import Code, InvalidInput, NotFound
+from headlight.errors import Code, InvalidInput, NotFound, Phrase, Reason
+from headlight.refusals import Edge
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
@@ -24,10 +24,6 @@ from headlight_service.frontends.http.json_answers import (
 )
 
 PROTOCOL = "openai"
-IDS = (
-    "token ids are not taken here: nothing in a request says which vocabulary they are of. "
-    "Send texts; LangChain does with OpenAIEmbeddings(check_embedding_ctx_length=False)"
-)
 TYPES = {401: "invalid_request_error", 429: "rate_limit_error"}  # else by the status's class
 CODES = {Code.UNAUTHENTICATED: "invalid_api_key", Code.NOT_FOUND: "model_not_found"}
 CODES_BY_STATUS = {429: "rate_limit_exceeded", 504: "timeout"}
@@ -36,8 +32,13 @@ TRUNCATE: Mapping[str, Truncation] = {
     "start": "cut_start",
     "end": "cut_end",
 }
-INPUT = re.compile(r"inputs(?:\[(\d+)\])?(?:\.(?:text|ids|pair))?")
-OUTPUT = "outputs.pooled."
+EDGE = Edge(
+    names={
+        "inputs": "input",
+        "inputs[*]": "input[{}]",
+        "outputs.pooled.dimensions": "dimensions",
+    }
+)
 
 
 def routes(door: Door) -> list[Route]:
@@ -54,17 +55,14 @@ def encode_error(refusal: Refusal) -> Response:
 
     Both SDKs read `error`; Milvus' client reads the top-level `message`.
     """
-    field = _field_of(refusal.field)
     message = refusal.message
-    if refusal.field and message.startswith(refusal.field):
-        message = field + message.removeprefix(refusal.field)
     kind = TYPES.get(refusal.status) or (
         "server_error" if refusal.status >= 500 else "invalid_request_error"
     )
     code = CODES_BY_STATUS.get(refusal.status)
     if refusal.code is not None:
         code = CODES.get(refusal.code, code)
-    param = "model" if code == "model_not_found" else field.partition("[")[0] or None
+    param = "model" if code == "model_not_found" else refusal.field.partition("[")[0] or None
     error = {"message": message, "type": kind, "param": param, "code": code}
     return json_response(
         {"error": error, "message": message, "code": refusal.status, "type": kind}, refusal.status
@@ -76,21 +74,19 @@ def decode_inputs(value: Any, model: ServedModel) -> list[Input]:
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
-        raise InvalidInput("input", "must be a text, or a list of texts")
+        raise InvalidInput("input", Reason.MUST_BE, kind=Phrase.TEXT_OR_TEXTS)
     if not value:
-        raise InvalidInput("input", "is an empty list; send at least one text")
+        raise InvalidInput("input", Reason.EMPTY_LIST)
     if all(type(each) is str for each in value):
         model.check_items("input", len(value))
         return value
     at, wrong = next((at, each) for at, each in enumerate(value) if not isinstance(each, str))
     first = wrong[0] if isinstance(wrong, list) and wrong else wrong
     if at == 0 and type(first) is int:
-        raise InvalidInput("input", IDS)
+        raise InvalidInput("input", Reason.IDS_NOT_TAKEN)
     if isinstance(wrong, list):
-        raise InvalidInput(
-            f"input[{at}]", 'is a list; send one list of texts, as ["a", "b"], without further ones'
-        )
-    raise InvalidInput(f"input[{at}]", "must be a text; a list holds texts alone")
+        raise InvalidInput(f"input[{at}]", Reason.NESTED_LIST)
+    raise InvalidInput(f"input[{at}]", Reason.TEXTS_ALONE)
 
 
 def model_entry(name: str) -> dict[str, Any]:
@@ -107,20 +103,20 @@ async def _embeddings(exchange: Exchange) -> Response:
 
 def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request, str]:
     """Return the model, the request and the form of the vectors."""
-    model = _requested_model(exchange, optional(body, "model", str, "a text") or "")
+    model = _requested_model(exchange, optional(body, "model", str, Phrase.TEXT) or "")
     with counted(model):
-        form = optional(body, "encoding_format", str, "float or base64") or "float"
+        form = optional(body, "encoding_format", str, Phrase.FLOAT_OR_BASE64) or "float"
         if form not in ("float", "base64"):
-            raise InvalidInput("encoding_format", "must be float or base64")
+            raise InvalidInput("encoding_format", Reason.MUST_BE, kind=Phrase.FLOAT_OR_BASE64)
         if "input" not in body:
-            raise InvalidInput("input", "is missing; send a text, or a list of texts")
-        dimensions = optional(body, "dimensions", int, "a whole number")
+            raise InvalidInput("input", Reason.MISSING_INPUT)
+        dimensions = optional(body, "dimensions", int, Phrase.WHOLE)
         request = Request(
             decode_inputs(body["input"], model),
             outputs_of(dimensions),
             model.ref.name,
-            prompt_name=optional(body, "prompt_name", str, "a text"),
-            truncation=_truncation(optional(body, "truncate", str, "none, start or end")),
+            prompt_name=optional(body, "prompt_name", str, Phrase.TEXT),
+            truncation=_truncation(optional(body, "truncate", str, Phrase.ENDS)),
         )
     return model, request, form
 
@@ -138,7 +134,7 @@ def _requested_model(exchange: Exchange, name: str) -> ServedModel:
 
 def _truncation(name: str | None) -> Truncation | None:
     if name is not None and name.lower() not in TRUNCATE:
-        raise InvalidInput("truncate", f"must be one of {', '.join(TRUNCATE)}")
+        raise InvalidInput("truncate", Reason.MUST_BE_ONE_OF, names=", ".join(TRUNCATE))
     return None if name is None else TRUNCATE[name.lower()]
 
 
@@ -182,11 +178,3 @@ async def _models(exchange: Exchange) -> Response:
 async def _model(exchange: Exchange) -> Response:
     exchange.door.pipeline.models.get(exchange.rest)
     return json_response(model_entry(exchange.rest))
-
-
-def _field_of(field: str) -> str:
-    """Return the name that OpenAI has for a field of the core's requests."""
-    found = INPUT.fullmatch(field)
-    if found is not None:
-        return "input" if found[1] is None else f"input[{found[1]}]"
-    return field.removeprefix(OUTPUT)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headlight_service.frontends.http.dialects.openai import encode_error
+from headlight_service.frontends.http.dialects.openai import EDGE, encode_error
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route
 
-__all__ = ["PROTOCOL", "encode_error", "routes"]
+__all__ = ["EDGE", "PROTOCOL", "encode_error", "routes"]
 
 PROTOCOL = "http"
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from array import array
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
-from headlight.errors import Code, InvalidInput
+from headlight.errors import Code, InvalidInput, Phrase, Reason, renamed
+from headlight.refusals import Path
 from headlight.runtime.tokenization.input_checks import too_many_tokens
-from headlight.runtime.tokenization.tokenizer import EMPTY
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, OutputSpec, Request, TokenIds
@@ -22,9 +21,9 @@ from headlight_service.frontends.http.http_status import Headers, Refusal, refus
 from headlight_service.frontends.http.json_answers import JsonForm, lists_of
 from headlight_service.frontends.tei.service_info import compute_report, service_info
 from headlight_service.frontends.tei.tei_requests import (
+    SEVERAL_TEXTS,
     TOKEN_VECTORS,
     Direction,
-    own_field,
     pooled_output,
     tokenize_request,
     truncation_of,
@@ -32,6 +31,7 @@ from headlight_service.frontends.tei.tei_requests import (
 from headlight_service.frontends.tei.token_lists import TokenLists
 
 PROTOCOL = "tei"
+EDGE = SEVERAL_TEXTS
 _Answer = Callable[[Exchange, ServedModel, Request], Awaitable[Response]]
 DIRECTIONS: dict[str, Direction] = {
     "Left": "left",
@@ -39,7 +39,6 @@ DIRECTIONS: dict[str, Direction] = {
     "Right": "right",
     "right": "right",
 }
-ITEM = re.compile(r"inputs\[(\d+)\]")
 LARGEST_ID = (1 << 63) - 1
 # Status and type of an error, by the kind of failure; see docs/errors.md for the statuses.
 ERRORS: dict[Code | None, tuple[int, str]] = {
@@ -80,7 +79,7 @@ def encode_error(refusal: Refusal) -> Response:
     status, kind = ERRORS.get(
         refusal.code, (refusal.status, TYPES.get(refusal.status, "Validation"))
     )
-    if refusal.message.endswith(EMPTY):
+    if refusal.metadata.get("refusal") == Reason.EMPTY_TEXT.name:
         status, kind = 400, "Empty"
     return json_response({"error": refusal.message, "error_type": kind}, status)
 
@@ -111,10 +110,10 @@ async def _embeddings(exchange: Exchange, model: ServedModel, request: Request) 
 def _embed_request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request]:
     model = exchange.door.pipeline.models.get()
     with counted(model):
-        if optional(body, "encoding_format", str, "float") not in (None, "float"):
-            raise InvalidInput("encoding_format", "must be float; POST /v1/embeddings has base64")
-        normalize = optional(body, "normalize", bool, "true or false")
-        dimensions = optional(body, "dimensions", int, "a whole number")
+        if optional(body, "encoding_format", str, Phrase.FLOAT) not in (None, "float"):
+            raise InvalidInput("encoding_format", Reason.ONLY_FLOAT)
+        normalize = optional(body, "normalize", bool, Phrase.TRUE_OR_FALSE)
+        dimensions = optional(body, "dimensions", int, Phrase.WHOLE)
         outputs = pooled_output(
             normalize=True if normalize is None else normalize, dimensions=dimensions
         )
@@ -141,10 +140,8 @@ async def _similarity(exchange: Exchange) -> Response:
 
 
 async def _similarities(exchange: Exchange, model: ServedModel, request: Request) -> Response:
-    try:
+    with renamed(_names(len(request.inputs) - 1)):
         answer, headers = await _vectors(exchange, model, request)
-    except InvalidInput as error:
-        raise InvalidInput(_similarity_field(error.field), error.problem) from None
     [vectors] = answer.pooled()
     similar = vectors[1:] @ vectors[0]
     return await exchange.encoded(
@@ -155,36 +152,32 @@ async def _similarities(exchange: Exchange, model: ServedModel, request: Request
 def _similarity_request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request]:
     model = exchange.door.pipeline.models.get()
     with counted(model):
-        inputs = optional(body, "inputs", dict, "an object") or {}
+        inputs = optional(body, "inputs", dict, Phrase.OBJECT) or {}
         source, sentences = inputs.get("source_sentence"), inputs.get("sentences")
         if type(source) is not str:
-            raise InvalidInput("inputs.source_sentence", "must be a text")
+            raise InvalidInput("inputs.source_sentence", Reason.MUST_BE, kind=Phrase.TEXT)
         if not isinstance(sentences, list) or not all(type(each) is str for each in sentences):
-            raise InvalidInput("inputs.sentences", "must be a list of texts")
+            raise InvalidInput("inputs.sentences", Reason.MUST_BE, kind=Phrase.TEXTS)
         model.check_items("inputs.sentences", len(sentences))
         texts: list[Input] = [source, *sentences]
         if not sentences:
-            raise InvalidInput("inputs", EMPTY)
-        parameters = optional(body, "parameters", dict, "an object") or {}
+            raise InvalidInput("inputs", Reason.EMPTY_TEXT)
+        parameters = optional(body, "parameters", dict, Phrase.OBJECT) or {}
         outputs = pooled_output(normalize=True, dimensions=None)
         return model, _request(model, texts, outputs, parameters)
 
 
-def _similarity_field(field: str) -> str:
-    """Return the name that a request for similarity has for a field of one for vectors."""
-    found = ITEM.fullmatch(field)
-    if found is None:
-        return field
-    place = int(found[1])
-    return f"inputs.sentences[{place - 1}]" if place else "inputs.source_sentence"
+def _names(sentences: int) -> dict[Path, Path]:
+    """Return the names that a request for similarity has for inputs."""
+    each: dict[Path, Path] = {
+        ("inputs", 1 + at): ("inputs", "sentences", at) for at in range(sentences)
+    }
+    return {("inputs", 0): ("inputs", "source_sentence")} | each
 
 
 async def _tokenize(exchange: Exchange) -> Response:
     request, form = await exchange.decoded(_tokenize_request)
-    try:
-        return Response(await exchange.tokenize(request, form))
-    except InvalidInput as error:
-        raise own_field(error, single=False) from None
+    return Response(await exchange.tokenize(request, form))
 
 
 def _tokenize_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Request, TokenLists]:
@@ -192,12 +185,12 @@ def _tokenize_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Request
     with counted(model):
         texts = _inputs(body.get("inputs"), model)
         if not all(isinstance(text, str) for text in texts):
-            raise InvalidInput("inputs", "must be a text, or a list of texts")
-        add = optional(body, "add_special_tokens", bool, "true or false")
+            raise InvalidInput("inputs", Reason.MUST_BE, kind=Phrase.TEXT_OR_TEXTS)
+        add = optional(body, "add_special_tokens", bool, Phrase.TRUE_OR_FALSE)
         request = tokenize_request(
             [str(text) for text in texts],
             model,
-            prompt_name=optional(body, "prompt_name", str, "a text"),
+            prompt_name=optional(body, "prompt_name", str, Phrase.TEXT),
             size_bytes=len(exchange.body),
             client=exchange.client,
         )
@@ -240,10 +233,10 @@ def _request(
     return Request(
         inputs,
         outputs,
-        prompt_name=optional(parameters, "prompt_name", str, "a text"),
+        prompt_name=optional(parameters, "prompt_name", str, Phrase.TEXT),
         truncation=truncation_of(
-            optional(parameters, "truncate", bool, "true or false"),
-            _direction(optional(parameters, "truncation_direction", str, "right or left")),
+            optional(parameters, "truncate", bool, Phrase.TRUE_OR_FALSE),
+            _direction(optional(parameters, "truncation_direction", str, Phrase.RIGHT_OR_LEFT)),
             model,
         ),
     )
@@ -253,16 +246,15 @@ async def _vectors(
     exchange: Exchange, model: ServedModel, request: Request
 ) -> tuple[Answer, Headers]:
     """Return the answer to a request for vectors, and its headers."""
-    try:
-        answer = await exchange.submit(request, JsonForm(model.limits))
-    except InvalidInput as error:
-        raise own_field(error, single=False) from None
+    answer = await exchange.submit(request, JsonForm(model.limits))
     return answer, tuple(compute_report(model, request, answer).headers().items())
 
 
 def _direction(name: str | None) -> Direction | None:
     if name is not None and name not in DIRECTIONS:
-        raise InvalidInput("truncation_direction", f"must be one of {', '.join(DIRECTIONS)}")
+        raise InvalidInput(
+            "truncation_direction", Reason.MUST_BE_ONE_OF, names=", ".join(DIRECTIONS)
+        )
     return None if name is None else DIRECTIONS[name]
 
 
@@ -272,7 +264,7 @@ def _inputs(value: Any, model: ServedModel) -> list[Input]:
     if values and all(type(each) is int for each in values):
         values = [values]
     if not values:
-        raise InvalidInput("inputs", EMPTY)
+        raise InvalidInput("inputs", Reason.EMPTY_TEXT)
     model.check_items("inputs", len(values))
     if sum([len(each) for each in values if isinstance(each, list)]) > model.most_tokens:
         raise too_many_tokens(model.most_tokens)
@@ -281,11 +273,11 @@ def _inputs(value: Any, model: ServedModel) -> list[Input]:
 
 def _input(field: str, value: Any) -> Input:
     if value == []:
-        raise InvalidInput(field, EMPTY)
+        raise InvalidInput(field, Reason.EMPTY_TEXT)
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(type(each) is int for each in value):
         if all(0 <= each <= LARGEST_ID for each in value):
             return TokenIds(array("q", value), array("q"))
-        raise InvalidInput(field, "holds a number that is no token id")
-    raise InvalidInput(field, "must be a text, or a list of token ids")
+        raise InvalidInput(field, Reason.NO_TOKEN_ID)
+    raise InvalidInput(field, Reason.MUST_BE, kind=Phrase.TEXT_OR_IDS)

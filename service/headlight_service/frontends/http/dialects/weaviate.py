@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, Phrase, Reason
+from headlight.refusals import CONTRACT
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, Request
@@ -15,6 +16,7 @@ from headlight_service.frontends.http.http_status import Refusal
 from headlight_service.frontends.http.json_answers import JsonForm, lists_of
 
 PROTOCOL = "weaviate"
+EDGE = CONTRACT
 # The names of prompts for each type of task; the first that the model has.
 PROMPTS = {"query": ("query",), "passage": ("passage", "document")}
 POOLING = {"masked_mean": "mean"}  # Weaviate's names of poolings that have another one here
@@ -52,9 +54,9 @@ def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Req
         inputs = _texts(texts if several else [body.get("text")], several)
         if several:
             model.check_items("texts", len(inputs))
-        config = optional(body, "config", dict, "an object") or {}
+        config = optional(body, "config", dict, Phrase.OBJECT) or {}
         _check_pooling(config, model)
-        dimensions = optional(config, "dimensions", int, "a whole number")
+        dimensions = optional(config, "dimensions", int, Phrase.WHOLE)
         request = Request(
             inputs, outputs_of(dimensions), model.ref.name, prompt_name=_prompt(config, model)
         )
@@ -94,28 +96,24 @@ async def _ready(exchange: Exchange) -> Response:
 def _texts(values: Any, several: bool) -> list[Input]:
     name = "texts" if several else "text"
     if not isinstance(values, list) or not all(type(each) is str for each in values):
-        raise InvalidInput(name, "must be a list of texts" if several else "must be a text")
+        raise InvalidInput(name, Reason.MUST_BE, kind=Phrase.TEXTS if several else Phrase.TEXT)
     return values
 
 
 def _check_pooling(config: dict[str, Any], model: ServedModel) -> None:
-    asked = optional(config, "pooling_strategy", str, "a text")
+    asked = optional(config, "pooling_strategy", str, Phrase.TEXT)
     own = model.runtime.bundle.manifest.pooling
     if asked and POOLING.get(asked, asked) != own:
         names = [name for name, ours in POOLING.items() if ours == own] or [own]
-        raise InvalidInput(
-            "config.pooling_strategy",
-            f"is not the pooling of this model, which is {own}; set poolingStrategy: {names[0]} "
-            "in the collection's module configuration",
-        )
+        raise InvalidInput("config.pooling_strategy", Reason.OTHER_POOLING, own=own, name=names[0])
 
 
 def _prompt(config: dict[str, Any], model: ServedModel) -> str | None:
     """Return the name of the prompt for a type of task; None: the model has none for it."""
-    task = optional(config, "task_type", str, "a text")
+    task = optional(config, "task_type", str, Phrase.TEXT)
     if not task:
         return None
     if task not in PROMPTS:
-        raise InvalidInput("config.task_type", f"must be one of {', '.join(PROMPTS)}")
+        raise InvalidInput("config.task_type", Reason.MUST_BE_ONE_OF, names=", ".join(PROMPTS))
     named = model.runtime.prompts.by_name
     return next((name for name in PROMPTS[task] if name in named), None)

@@ -233,7 +233,7 @@ BAD = [
         AttentionSpec(keys=(1, 70)),
         r"outputs\.attention\.keys\[1\]: is 70; this input has tokens 0 \.\. 3",
     ),
-    (AttentionSpec(keys=(1, -3)), r"outputs\.attention\.keys: names a token twice"),
+    (AttentionSpec(keys=(1, -3)), r"outputs\.attention\.keys: names one twice"),
     (
         AttentionSpec(queries="pooled"),
         r"outputs\.attention\.queries: this model pools by mean: .*pooling_weights",

@@ -108,10 +108,11 @@ def _messages(published: FileDescriptorProto) -> Iterator[tuple[str, DescriptorP
 
 
 def parts(message: Message) -> Iterator[Message]:
-    """Return the message and all messages in it."""
+    """Return the message and all messages in it; maps have only texts."""
     yield message
     for field, value in message.ListFields():
-        if field.type == field.TYPE_MESSAGE:
+        is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+        if field.type == field.TYPE_MESSAGE and not is_map:
             for each in value if field.is_repeated else [value]:
                 yield from parts(each)
 

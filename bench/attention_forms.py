@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from headlight.outputs.maps.resolved_spec import is_one_token
-from headlight.outputs.maps.wire_form import attention_output
+from headlight.outputs.registry import OUTPUTS
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.values import Ids
 from headlight.spec import AttentionSpec
@@ -50,6 +50,6 @@ def attention_request(spec: AttentionSpec | None, lengths: Sequence[int]) -> pb.
     """
     outputs = pb.Outputs(pooled=pb.PooledOutput())
     if spec is not None:
-        outputs = pb.Outputs(attention=attention_output(spec))
+        outputs = pb.Outputs(attention=OUTPUTS["attention"].message_of(spec))
     inputs = [pb.Input(ids=pb.TokenIds(ids=random_ids(length))) for length in lengths]
     return pb.EncodeRequest(inputs=inputs, outputs=outputs)

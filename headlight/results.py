@@ -270,6 +270,10 @@ class AttentionMaps:
             return self.values.astype(np.float32) * self.scales[..., None]
         return self.values.astype(np.float32, copy=False)
 
+    def whole(self, text: str | tuple[str, str] | None) -> Attention:
+        """Return unreduced maps of a text as such; `text` as in `Attention`."""
+        return Attention(self.weights, self.layers, self.tokens, self.model, text)
+
     def dense(self) -> Floats:
         """Return `weights` with the axis "key" if only "top" was sent: zeros at all other keys."""
         if self.indices is None:

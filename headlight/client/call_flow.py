@@ -84,12 +84,6 @@ def then(flow: Flow[T], read: Callable[[T], ResultT]) -> Flow[ResultT]:
     return read((yield from flow))
 
 
-def only(results: Sequence[T]) -> T:
-    """Return the one result of one input."""
-    (result,) = results
-    return result
-
-
 def steps(flow: Flow[Any]) -> Flow[None]:
     """Yield the commands of a flow, and its return value as the last `Output`."""
     yield Output((yield from flow))

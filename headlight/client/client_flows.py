@@ -21,13 +21,12 @@ from headlight.client.call_flow import (
     Retries,
     Wait,
     in_order,
-    only,
     then,
 )
-from headlight.client.calls import large_outputs, unary_calls
+from headlight.client.calls import unary_calls
 from headlight.client.calls.attention_pieces import Pieces
 from headlight.client.calls.comparison_calls import Compared
-from headlight.client.calls.stream_calls import ResultT, Streamed
+from headlight.client.calls.stream_calls import Streamed
 from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.client.channel import ChannelT, ClientBase
 from headlight.comparison import CompareSpec
@@ -41,11 +40,8 @@ from headlight.results import Embeddings
 from headlight.span_vectors import SpansSpec
 from headlight.spec import (
     AttentionSpec,
-    HiddenSpec,
-    IndicesLike,
     PooledSpec,
     TokensLike,
-    TokensSpec,
 )
 from headlight.wire.answer_checks import check_description
 from headlight.wire.client_codec import from_model
@@ -86,33 +82,29 @@ class ClientFlows(ClientBase[ChannelT]):
         work = self._call(self._stub.Encode, texts, Pooled, spec, head_mask, reading)
         return self._run(then(work, lambda done: read(done.result())))
 
-    def _encode_tokens(
-        self, texts: Iterable[Input] | str, spec: TokensSpec, reading: Reading
-    ) -> Any:
-        return self._run(self._stream(texts, large_outputs.bare_token_vectors, spec, reading))
-
-    def _token_vectors(
-        self, texts: Iterable[Input] | str, spec: TokensSpec, reading: Reading
-    ) -> Any:
-        return self._run(self._stream(texts, large_outputs.token_vectors, spec, reading))
-
-    def _span_vectors(self, texts: Iterable[Input] | str, spec: SpansSpec, reading: Reading) -> Any:
-        return self._run(self._stream(texts, large_outputs.span_vectors, spec, reading))
-
-    def _attend(self, text: Input, layers: IndicesLike, reading: Reading) -> Any:
-        found = self._stream([text], large_outputs.whole_attention, layers, reading)
-        return self._run(then(found, only))
-
-    def _attention(
+    def _encode(
         self,
         texts: Iterable[Input] | str,
-        spec: AttentionSpec,
-        head_mask: ArrayLike | None,
+        output: str,
+        spec: Any,
         reading: Reading,
+        read: Callable[[list[Any]], Any],
+        *,
+        head_mask: ArrayLike | None = None,
+        details: bool = True,
     ) -> Any:
-        return self._run(
-            self._stream(texts, large_outputs.attention_maps, spec, reading, head_mask)
+        make = functools.partial(
+            Streamed,
+            output=output,
+            spec=spec,
+            reading=reading,
+            head_mask=head_mask,
+            details=details,
         )
+        return self._run(then(self._stream(texts, make), read))
+
+    def _span_vectors(self, texts: Iterable[Input] | str, spec: SpansSpec, reading: Reading) -> Any:
+        return self._encode(texts, "spans", spec, reading, list)
 
     def _attention_pieces(self, text: Input, spec: AttentionSpec, reading: Reading) -> Any:
         return self._iterate(self._pieces(text, spec, reading))
@@ -149,9 +141,6 @@ class ClientFlows(ClientBase[ChannelT]):
             unary_calls.occlusion, name=self._model, text=text, has_target=target is not None
         )
         return self._run(then(answer, decode))
-
-    def _hidden(self, text: Input, spec: HiddenSpec, reading: Reading) -> Any:
-        return self._run(then(self._stream([text], large_outputs.hidden, spec, reading), only))
 
     def _tokens(self, texts: Iterable[Input] | str, prompting: Prompting) -> Any:
         work = self._call(self._stub.Tokenize, texts, Tokenized, prompting)
@@ -203,19 +192,15 @@ class ClientFlows(ClientBase[ChannelT]):
     def _stream(
         self,
         texts: Iterable[Input] | str,
-        make: Callable[Concatenate[ModelDescription, str, list[Input], P], Streamed[ResultT]],
-        *rest: P.args,
-        **keywords: P.kwargs,
-    ) -> Flow[list[ResultT]]:
+        make: Callable[[ModelDescription, str, list[Input]], Streamed],
+    ) -> Flow[list[Any]]:
         """Return the results of the work that `make` creates.
 
         A lone request with a small answer is a unary call. Else there are as many streams as it
         needs.
         """
         deadline = self._deadline()
-        work: Streamed[ResultT] = yield from self._laid_out(
-            deadline, texts, make, *rest, **keywords
-        )
+        work: Streamed = yield from self._laid_out(deadline, texts, make)
         if work.fits_message:
             requests = [(part, work.request(part)) for part in work.parts]
             again = Retries(deadline, Overloaded, Unavailable)
@@ -312,17 +297,17 @@ class ClientFlows(ClientBase[ChannelT]):
 
     def _exchange(
         self,
-        work: Streamed[Any] | Pieces,
+        work: Streamed | Pieces,
         receive: Receive,
         retries: Retries,
         deadline: float | None,
     ) -> Flow[None]:
         """Send the requests of some work over one stream after another, until all are answered."""
 
-        def start(work: Streamed[Any] | Pieces) -> Any:
+        def start(work: Streamed | Pieces) -> Any:
             return self._stub.EncodeStream(work.requests(), timeout=self._remaining(deadline))
 
-        def take(work: Streamed[Any] | Pieces, call: Any) -> Flow[None]:
+        def take(work: Streamed | Pieces, call: Any) -> Flow[None]:
             try:
                 with self._errors(), self._stream_errors(call):
                     while (frame := (yield Read(call))) is not None:

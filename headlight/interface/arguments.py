@@ -126,12 +126,12 @@ def check_prompt(name: object, text: object) -> None:
 
 def check_reading(reading: Prompting) -> None:
     """Raise InvalidInput for a reading or a priority that there is not."""
-    asked = cast("Reading", reading)
-    check_choice("truncate", asked.get("truncate"), TRUNCATE)
-    check_choice("priority", asked.get("priority"), PRIORITIES)
-    check_prompt(asked.get("prompt_name"), asked.get("prompt"))
-    check_choice("empty_texts", asked.get("empty_texts"), EMPTY_TEXTS)
-    check_choice("special_tokens", asked.get("special_tokens"), SPECIAL_TOKENS)
+    encoding = cast("Reading", reading)
+    check_choice("truncate", encoding.get("truncate"), TRUNCATE)
+    check_choice("priority", encoding.get("priority"), PRIORITIES)
+    check_prompt(encoding.get("prompt_name"), encoding.get("prompt"))
+    check_choice("empty_texts", encoding.get("empty_texts"), EMPTY_TEXTS)
+    check_choice("special_tokens", encoding.get("special_tokens"), SPECIAL_TOKENS)
 
 
 def checked_target(target: str | ArrayLike, width: int | None = None) -> str | Vector:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from headlight.comparison import CompareSpec, Comparison
 from headlight.description import ModelDescription
 from headlight.errors import InvalidInput, Reason
-from headlight.interface.arguments import Input, Prompting, Reading, as_list
+from headlight.interface.arguments import Input, Prompting, Reading, as_list, text_of
 from headlight.interface.comparison_arguments import EvidenceLike, evidence_specs
 from headlight.interface.keywords import suggest_keywords
 from headlight.results import (
@@ -144,7 +144,7 @@ class Encoder(abc.ABC):
             _pooled_spec(dimensions, dtype, normalize),
             head_mask,
             _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts),
-            lambda found: found.vectors[0] if lone else found.vectors,
+            lambda embeddings: embeddings.vectors[0] if lone else embeddings.vectors,
         )
 
     def encode_with_info(
@@ -171,7 +171,7 @@ class Encoder(abc.ABC):
             _pooled_spec(dimensions, dtype, normalize),
             head_mask,
             _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts),
-            lambda found: found,
+            lambda embeddings: embeddings,
         )
 
     def encode_tokens(
@@ -199,8 +199,9 @@ class Encoder(abc.ABC):
             dtype: "float32" or "float16".
             prompt_name, prompt, truncate, special_tokens, empty_texts, priority: as in `encode`.
         """
-        return self._encode_tokens(
+        return self._encode(
             texts,
+            "tokens",
             TokensSpec(
                 skip_special=skip_special,
                 skip_prompt=skip_prompt,
@@ -208,6 +209,8 @@ class Encoder(abc.ABC):
                 dtype=dtype,
             ),
             _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts),
+            lambda results: [each.vectors for each in results],
+            details=False,
         )
 
     def token_vectors(
@@ -226,8 +229,9 @@ class Encoder(abc.ABC):
         priority: Priority | None = None,
     ) -> list[TokenVectors]:
         """Return the vectors of `encode_tokens` together with their tokens and positions."""
-        return self._token_vectors(
+        return self._encode(
             texts,
+            "tokens",
             TokensSpec(
                 skip_special=skip_special,
                 skip_prompt=skip_prompt,
@@ -235,6 +239,7 @@ class Encoder(abc.ABC):
                 dtype=dtype,
             ),
             _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts),
+            list,
         )
 
     def span_vectors(
@@ -304,7 +309,13 @@ class Encoder(abc.ABC):
             prompt_name, prompt, truncate, special_tokens, empty_texts, priority: as in `encode`.
         """
         reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
-        return self._attend(text, layers, reading)
+        return self._encode(
+            [text],
+            "attention",
+            AttentionSpec.of(layers),
+            reading,
+            lambda results: results[0].whole(text_of(text)),
+        )
 
     def attention(
         self,
@@ -328,7 +339,7 @@ class Encoder(abc.ABC):
             head_mask: as in `encode`.
         """
         reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
-        return self._attention(texts, spec, head_mask, reading)
+        return self._encode(texts, "attention", spec, reading, list, head_mask=head_mask)
 
     def attention_pieces(
         self,
@@ -476,7 +487,7 @@ class Encoder(abc.ABC):
             layers=indices_of("layers", layers), tokens=tokens_like("tokens", tokens), dtype=dtype
         )
         reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
-        return self._hidden(text, spec, reading)
+        return self._encode([text], "hidden", spec, reading, lambda results: results[0])
 
     def tokenize(
         self,
@@ -540,31 +551,26 @@ class Encoder(abc.ABC):
         """Return what `read` takes from the embeddings."""
 
     @abc.abstractmethod
-    def _encode_tokens(
-        self, texts: Iterable[Input] | str, spec: TokensSpec, reading: Reading
-    ) -> list[NDArray[Any]]: ...
+    def _encode(
+        self,
+        texts: Iterable[Input] | str,
+        output: str,
+        spec: Any,
+        reading: Reading,
+        read: Callable[[list[Any]], T],
+        *,
+        head_mask: ArrayLike | None = None,
+        details: bool = True,
+    ) -> T:
+        """Return what `read` takes from the results of one output, one for each input.
 
-    @abc.abstractmethod
-    def _token_vectors(
-        self, texts: Iterable[Input] | str, spec: TokensSpec, reading: Reading
-    ) -> list[TokenVectors]: ...
+        `details`: whether the results have their tokens.
+        """
 
     @abc.abstractmethod
     def _span_vectors(
         self, texts: Iterable[Input] | str, spec: SpansSpec, reading: Reading
     ) -> list[SpanVectors]: ...
-
-    @abc.abstractmethod
-    def _attend(self, text: Input, layers: IndicesLike, reading: Reading) -> Attention: ...
-
-    @abc.abstractmethod
-    def _attention(
-        self,
-        texts: Iterable[Input] | str,
-        spec: AttentionSpec,
-        head_mask: ArrayLike | None,
-        reading: Reading,
-    ) -> list[AttentionMaps]: ...
 
     @abc.abstractmethod
     def _attention_pieces(
@@ -592,9 +598,6 @@ class Encoder(abc.ABC):
         target: str | ArrayLike | None,
         reading: Reading,
     ) -> Occlusion: ...
-
-    @abc.abstractmethod
-    def _hidden(self, text: Input, spec: HiddenSpec, reading: Reading) -> Hidden: ...
 
     @abc.abstractmethod
     def _tokens(self, texts: Iterable[Input] | str, prompting: Prompting) -> list[TokenList]: ...

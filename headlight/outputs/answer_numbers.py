@@ -138,7 +138,7 @@ def check_unit(output: str, vectors: NDArray[Any]) -> None:
     if len(wrong):
         farthest = float(wrong[np.abs(wrong - 1).argmax()])
         raise malformed(
-            f"{output} has a vector of length {farthest:.6g}, and unit length was asked for"
+            f"{output} has a vector of length {farthest:.6g}, and unit length was requested"
         )
 
 

@@ -7,39 +7,41 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headlight.errors import Phrase
+from headlight.interface.checked_specs import checked_attention
 from headlight.outputs.answer_numbers import kind_of_attention
-from headlight.outputs.contract import numbers_of
+from headlight.outputs.contract import require
 from headlight.outputs.maps.derived_forms import FORMS, form, form_error
 from headlight.outputs.maps.graph_selectors import OUTPUTS_OF, BatchAttention
 from headlight.outputs.maps.resolved_spec import Choice, resolve_attention, whole
-from headlight.outputs.maps.token_units import Places, attention_shape, place, places_of
+from headlight.outputs.maps.token_units import (
+    Places,
+    attention_shape,
+    axis_units,
+    place,
+    places_of,
+)
 from headlight.outputs.maps.wire_form import (
     announce,
+    attention_message,
+    attention_places,
     attention_spec,
-    check_attention,
-    extents,
 )
-from headlight.outputs.output import (
-    Item,
-    Output,
-    Tensor,
-    Told,
-    Work,
-    that_fit,
-)
+from headlight.outputs.output import Item, Output, Tensor, Work, that_fit
 from headlight.refusals import Argument
-from headlight.spec import AXIS_OF, AttentionSpec
+from headlight.results import AttentionMaps, ModelRef, TokenList
+from headlight.spec import AXIS_OF, STATISTICS, AttentionSpec
 
 if TYPE_CHECKING:
     from headlight.description import Limits, ModelDescription
+    from headlight.interface.arguments import Input
     from headlight.outputs.answer_numbers import Kind
     from headlight.outputs.vector_forms import AvailableForms
     from headlight.pb import headlight_pb2 as pb
-    from headlight.runtime.bundle.manifest import Architecture, Manifest
+    from headlight.runtime.bundle.manifest import Architecture
     from headlight.runtime.values import Arrays, Floats, Role, Tokenized
 
 
@@ -54,10 +56,11 @@ class AttentionMap(Output):
     tolerance = "attention"
     forms = tuple(FORMS)
 
-    def choose(
-        self, spec: AttentionSpec, manifest: Manifest, forms: AvailableForms, *, head: bool
-    ) -> Choice:
-        return resolve_attention(spec, manifest.architecture, manifest.pooling)
+    def checked(self, spec: AttentionSpec, inputs: int) -> AttentionSpec:
+        return checked_attention(spec)
+
+    def choose(self, spec: AttentionSpec, model: ModelDescription, forms: AvailableForms) -> Choice:
+        return resolve_attention(spec, model, model.pooling)
 
     def whole(self, architecture: Architecture) -> Choice:
         return whole(range(architecture.layers), architecture.heads)
@@ -65,8 +68,14 @@ class AttentionMap(Output):
     def place(self, choice: Choice, tokenized: Tokenized, pooling: str) -> Places:
         return place(choice, tokenized)
 
-    def tensors(self, choice: Choice, item: Item, architecture: Architecture) -> tuple[Tensor, ...]:
-        return _tensors(choice, places_of(item))
+    def tensors(
+        self,
+        choice: Choice,
+        place: Places | None,
+        count: int,
+        model: Architecture | ModelDescription,
+    ) -> tuple[Tensor, ...]:
+        return _tensors(choice, place or Places(count))
 
     def max_bytes(self, choice: Choice) -> int | None:
         return choice.spec.max_bytes
@@ -130,30 +139,42 @@ class AttentionMap(Output):
     def announce(self, response: pb.EncodeResponse, choice: Choice, items: Sequence[Item]) -> None:
         announce(response, choice, items)
 
-    def told_axes(self, tensor: str, response: pb.EncodeResponse) -> tuple[str, ...]:
-        axes = tuple(response.attention_map.axes)
-        return axes[:-1] if tensor == "attention_scales" else axes
+    def message_of(self, spec: AttentionSpec) -> pb.AttentionOutput:
+        return attention_message(spec)
 
-    def extents(self, response: pb.EncodeResponse, at: int, count: int) -> Mapping[str, int]:
-        return extents(response.attention_map, at, count)
+    def places_in(
+        self,
+        response: pb.EncodeResponse,
+        choice: Choice,
+        counts: Sequence[int],
+        inputs: Sequence[Input],
+    ) -> list[Places]:
+        return attention_places(response.attention_map, choice, counts)
 
-    def promised(
-        self, message: pb.AttentionOutput, model: ModelDescription
-    ) -> Mapping[str, tuple[int, int | None]]:
-        types = numbers_of("DataType")
-        found: dict[str, int] = {"attention": message.dtype or types["float32"]}
-        if message.HasField("top_k"):
-            found["attention_indices"] = types["uint16"]
-        if message.dtype == types["uint8"]:
-            found["attention_scales"] = types["float32"]
-        return {name: (dtype, None) for name, dtype in found.items()}
-
-    def kind(self, tensor: str, message: pb.AttentionOutput, model: ModelDescription) -> Kind:
-        kind = kind_of_attention(attention_spec(message))
+    def kind(self, tensor: str, choice: Choice, usual: bool) -> Kind:
+        kind = kind_of_attention(choice.spec)
         return "scales" if tensor == "attention_scales" and kind != "positive" else kind
 
-    def check(self, message: pb.AttentionOutput, answer: Told) -> None:
-        check_attention(answer.model, attention_spec(message), answer.response, answer.layouts)
+    def result(
+        self, choice: Choice, place: Places, arrays: Arrays, tokens: TokenList, model: ModelRef
+    ) -> AttentionMaps:
+        keys, indices = axis_units(place.keys, place.length), arrays.get("attention_indices")
+        if indices is not None:
+            most = len(keys.tokens)
+            require(indices.max(initial=0) < most, f"an index of attention beyond its {most} keys")
+        return AttentionMaps(
+            values=arrays["attention"],
+            axes=choice.axes,
+            layers=choice.layers,
+            heads=choice.common_heads,
+            queries=axis_units(place.queries, place.length),
+            keys=keys,
+            tokens=tokens,
+            model=model,
+            indices=indices,
+            scales=arrays.get("attention_scales"),
+            statistics=STATISTICS if "statistics" in choice.spec.reduce else (),
+        )
 
 
 def _tensors(choice: Choice, places: Places) -> tuple[Tensor, ...]:

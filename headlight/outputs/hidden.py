@@ -10,7 +10,6 @@ import numpy as np
 
 from headlight.errors import InvalidInput, Reason
 from headlight.interface.checked_specs import checked_hidden
-from headlight.outputs.answer_places import check_numbers_of, check_places, resolved
 from headlight.outputs.contract import (
     indices_in,
     known,
@@ -22,14 +21,15 @@ from headlight.outputs.contract import (
 )
 from headlight.outputs.maps.resolved_spec import check_tokens, needs_details, resolve_indices
 from headlight.outputs.maps.token_units import known_tokens, pooled_token, select
-from headlight.outputs.output import Item, Output, Tensor, Told
-from headlight.spec import NUMBER_BYTES, HiddenSpec, check_name
+from headlight.outputs.output import Item, Output, Tensor
+from headlight.results import Hidden, ModelRef, TokenList
+from headlight.spec import NUMBER_BYTES, HiddenSpec, TokenChoice, check_name
 
 if TYPE_CHECKING:
-    from headlight.description import Limits
+    from headlight.description import Limits, ModelDescription
     from headlight.outputs.vector_forms import AvailableForms
     from headlight.pb import headlight_pb2 as pb
-    from headlight.runtime.bundle.manifest import Architecture, Manifest
+    from headlight.runtime.bundle.manifest import Architecture
     from headlight.runtime.values import Arrays, Ids, Role, Tokenized
 
 HIDDEN = "outputs.hidden"
@@ -62,16 +62,15 @@ class HiddenStates(Output):
     layered = True
     by_row = True
 
-    def choose(
-        self, spec: HiddenSpec, manifest: Manifest, forms: AvailableForms, *, head: bool
-    ) -> States:
-        check_tokens(f"{HIDDEN}.tokens", spec.tokens, manifest.pooling)
+    def checked(self, spec: HiddenSpec, inputs: int) -> HiddenSpec:
+        return checked_hidden(spec)
+
+    def choose(self, spec: HiddenSpec, model: ModelDescription, forms: AvailableForms) -> States:
+        check_tokens(f"{HIDDEN}.tokens", spec.tokens, model.pooling)
         check_name(f"{HIDDEN}.dtype", spec.dtype, NUMBER_BYTES)
         if spec.dtype == "uint8":
             raise InvalidInput(f"{HIDDEN}.dtype", Reason.NO_RANGE_OF_8_BITS)
-        return States(
-            resolve_indices(f"{HIDDEN}.layers", spec.layers, manifest.architecture.layers + 1), spec
-        )
+        return States(resolve_indices(f"{HIDDEN}.layers", spec.layers, model.layers + 1), spec)
 
     def whole(self, architecture: Architecture) -> States:
         return states(_all(architecture))
@@ -82,10 +81,10 @@ class HiddenStates(Output):
         vector = pooled_token(pooling, length, tokenized.left_out)
         return select(f"{HIDDEN}.tokens", choice.spec.tokens, length, info, vector)
 
-    def tensors(self, choice: States, item: Item, architecture: Architecture) -> tuple[Tensor, ...]:
-        chosen = item.places.get("hidden")
-        tokens = len(item.ids) if chosen is None else len(chosen)
-        shape = (len(choice.layers), tokens, architecture.dim)
+    def tensors(
+        self, choice: States, place: Ids | None, count: int, model: Architecture | ModelDescription
+    ) -> tuple[Tensor, ...]:
+        shape = (len(choice.layers), count if place is None else len(place), model.dim)
         return (Tensor("hidden", choice.spec.dtype, shape, self.axes),)
 
     def fetched(self, choices: Sequence[States]) -> list[str]:
@@ -116,11 +115,21 @@ class HiddenStates(Output):
         yield "layers", len(message.layers) + len(message.layer_runs), architecture.layers + 1
         yield "tokens", len(message.tokens.indices.indices), tokens
 
-    def check(self, message: pb.HiddenOutput, answer: Told) -> None:
-        spec, response = self.spec_of(message), answer.response
-        layers = resolved(spec.layers, answer.model.layers + 1)
-        check_numbers_of("hidden.layers", answer.layouts["hidden"].layers, layers)
-        check_places("hidden_tokens", response, response.hidden_tokens, spec.tokens)
+    def message_of(self, spec: HiddenSpec) -> pb.HiddenOutput:
+        message: pb.HiddenOutput = messages().HiddenOutput(
+            tokens=selector_of(spec.tokens), dtype=numbers_of("DataType")[spec.dtype]
+        )
+        set_indices(message.layers, message.layer_runs, spec.layers)
+        return message
+
+    def tokens(self, choice: States) -> TokenChoice | None:
+        return choice.spec.tokens
+
+    def result(
+        self, choice: States, place: Ids | None, arrays: Arrays, tokens: TokenList, model: ModelRef
+    ) -> Hidden:
+        places = None if place is None else tuple(place.tolist())
+        return Hidden(arrays["hidden"], choice.layers, tokens, model, places)
 
 
 def _all(architecture: Architecture) -> range:
@@ -131,12 +140,3 @@ def states(layers: Iterable[int]) -> States:
     """Return the choice of whole hidden states of these absolute layers."""
     layers = tuple(layers)
     return States(layers, HiddenSpec(layers=layers))
-
-
-def hidden_output(spec: HiddenSpec) -> pb.HiddenOutput:
-    """Encode a hidden-state spec. Raises InvalidInput as `checked_hidden`."""
-    spec = checked_hidden(spec)
-    dtype = numbers_of("DataType")[spec.dtype]
-    message: pb.HiddenOutput = messages().HiddenOutput(tokens=selector_of(spec.tokens), dtype=dtype)
-    set_indices(message.layers, message.layer_runs, spec.layers)
-    return message

@@ -3,57 +3,32 @@
 One module for each output holds all that is particular to it; `headlight.outputs.registry` lists
 them. In the order of a request:
 
-    spec_of -> choose -> place -> tensors -> begin -> cut -> arrays, announce -> expected, check
+    message_of -> spec_of -> choose -> place -> tensors -> begin -> cut -> announce -> arrays
+               -> places_in -> result
 
-`tensors` is the heart: sizes, layouts, chunks and text follow from it.
+`tensors` is the heart: sizes, layouts, chunks, text and a client's checks follow from it. The
+first step and the last two are a client's, which resolves the same choice.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headlight.errors import Phrase
-from headlight.outputs.contract import numbers_of
-from headlight.outputs.layout import Layout
+from headlight.outputs.answer_places import places_of_tokens
+from headlight.outputs.layout import Layout, Tensor
 from headlight.refusals import Argument
+from headlight.spec import TokenChoice
 
 if TYPE_CHECKING:
     from headlight.description import Limits, ModelDescription
     from headlight.interface.arguments import Input
     from headlight.outputs.answer_numbers import Kind
     from headlight.outputs.vector_forms import AvailableForms
-    from headlight.pb import headlight_pb2 as pb
-    from headlight.runtime.bundle.manifest import Architecture, Manifest
+    from headlight.results import ModelRef, TokenList
+    from headlight.runtime.bundle.manifest import Architecture
     from headlight.runtime.values import Array, Arrays, Floats, Ids, Role, Tokenized
-
-# Types of numbers on the wire, by the contract's names; bits stand 8 to a byte.
-TYPES: dict[str, np.dtype[Any]] = {
-    "float32": np.dtype("<f4"),
-    "float16": np.dtype("<f2"),
-    "uint8": np.dtype("u1"),
-    "uint16": np.dtype("<u2"),
-    "int8": np.dtype("i1"),
-    "binary": np.dtype("i1"),
-    "ubinary": np.dtype("u1"),
-}
-
-
-class Tensor(NamedTuple):
-    """One tensor of an input's answer, known before anything runs."""
-
-    name: str
-    dtype: str  # of TYPES
-    shape: tuple[int, ...]
-    axes: tuple[str, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of its numbers."""
-        return math.prod(self.shape) * TYPES[self.dtype].itemsize
 
 
 def that_fit(layers: Sequence[int], fits: Phrase, size: int, room: int) -> dict[str, Argument]:
@@ -73,15 +48,6 @@ class Item(Protocol):
     def places(self) -> Mapping[str, Any]: ...
     @property
     def left_out(self) -> int: ...
-
-
-class Told(NamedTuple):
-    """An answer without its numbers, and what it answers."""
-
-    response: pb.EncodeResponse
-    layouts: Mapping[str, Layout]
-    inputs: Sequence[Input]
-    model: ModelDescription
 
 
 def part_name(output: str, at: int) -> str:
@@ -123,13 +89,13 @@ class Output:
         name: in requests, answers, metrics, reports and JSON.
         extras: tensors that an answer may have besides the one of its name.
         axes: of one input's tensor.
-        width: the size of the model that its vectors have.
         chosen: field of an answer with the tokens of each input, if some are chosen.
         role: the cheapest graph that has it.
         reads: graph outputs, with a row for each token, from which it is computed.
         layered: whether a tensor of an input has layers.
         stacked: whether each input has one row of a common tensor, and not a tensor of its own.
         selects: whether its graph has selectors, which are fed even if it is not requested.
+        behind_pooling: whether it needs the layers behind pooling, if the model has some.
         tolerance: output whose tolerance applies to it; empty: none is measured.
         plain: choice of a request that only names it; None: that is no request.
         by_row: whether a distance is divided by the size of its row: rounding grows with it.
@@ -138,13 +104,13 @@ class Output:
     name = ""
     extras: tuple[str, ...] = ()
     axes: tuple[str, ...] = ("token", "value")
-    width = "dim"
     chosen = ""
     role: Role = "embed"
     reads: tuple[str, ...] = ()
     layered = False
     stacked = False
     selects = False
+    behind_pooling = False
     tolerance = ""
     plain: Any = None
     by_row = False
@@ -154,14 +120,21 @@ class Output:
 
     # From a request to a choice that fits the model.
 
-    def choose(self, spec: Any, manifest: Manifest, forms: AvailableForms, *, head: bool) -> Any:
+    def checked(self, spec: Any, inputs: int) -> Any:
+        """Return a caller's spec for so many inputs. Raises InvalidInput if none can be sent."""
+        return spec
+
+    def part(self, spec: Any, inputs: range) -> Any:
+        """Return a checked spec for some of its inputs."""
+        return spec
+
+    def choose(self, spec: Any, model: ModelDescription, forms: AvailableForms) -> Any:
         """Resolve a spec against a model.
 
         Args:
             spec: as requested.
-            manifest: of the model.
+            model: the model.
             forms: that its pooled vectors can have.
-            head: whether the graph of the layers behind pooling is loaded.
 
         Raises:
             InvalidInput: naming the field and the remedy.
@@ -190,9 +163,29 @@ class Output:
 
     # Known before anything runs.
 
-    def tensors(self, choice: Any, item: Item, architecture: Architecture) -> tuple[Tensor, ...]:
-        """Return the tensors of one input."""
+    def tensors(
+        self, choice: Any, place: Any, count: int, model: Architecture | ModelDescription
+    ) -> tuple[Tensor, ...]:
+        """Return the tensors of one input of `count` tokens, of those that `place` selects."""
         raise NotImplementedError
+
+    def layouts(
+        self,
+        choice: Any,
+        places: Sequence[Any],
+        counts: Sequence[int],
+        model: Architecture | ModelDescription,
+    ) -> dict[str, Layout]:
+        """Return the layouts of the tensors of all inputs, by name."""
+        if self.stacked:
+            every = self.tensors(choice, places[0], counts[0], model)
+            return {each.name: Layout.stacked(each, len(counts)) for each in every}
+        rows = [
+            self.tensors(choice, place, count, model)
+            for place, count in zip(places, counts, strict=True)
+        ]
+        layers = self.layers(choice)
+        return {own[0].name: Layout.of(own, layers) for own in zip(*rows, strict=True)}
 
     def layers(self, choice: Any) -> tuple[int, ...]:
         """Return the absolute layers of its tensors; empty: they have none."""
@@ -228,9 +221,13 @@ class Output:
         """Return the tensors of one row of a batch; see `Work.cut`."""
         raise NotImplementedError
 
-    def usable(self, choice: Any, result: Arrays, unit: bool) -> bool:
+    def unit(self, choice: Any, usual: bool) -> bool:
+        """Return whether its vectors have unit length; `usual`: whether pooled vectors have."""
+        return False
+
+    def usable(self, choice: Any, result: Arrays, usual: bool) -> bool:
         """Return whether no vector that should have unit length has only zeros."""
-        return True
+        return not self.unit(choice, usual) or bool(result[self.name].any(axis=-1).all())
 
     # Proof. `forms` are other choices whose numbers follow from those of everything.
 
@@ -252,7 +249,11 @@ class Output:
         """Return PyTorch's numbers for everything, from those of a golden input."""
         return answers.get(self.name)
 
-    # The contract, both directions; the client's side has the model's description.
+    # The contract, both directions.
+
+    def message_of(self, spec: Any) -> Any:
+        """Encode a checked spec."""
+        raise NotImplementedError
 
     def spec_of(self, message: Any) -> Any:
         """Decode a request. Raises InvalidInput if this side does not know a value."""
@@ -274,35 +275,26 @@ class Output:
             for item in items:
                 getattr(response, self.chosen).add(indices=item.places[self.name])
 
-    def told_axes(self, tensor: str, response: Any) -> tuple[str, ...]:
-        """Return the axes of one input's tensor in an answer."""
-        return self.axes
+    def tokens(self, choice: Any) -> TokenChoice | None:
+        """Return the requested tokens; None: the tokenizer's choice, in the order of the text."""
+        return "all"
 
-    def extents(self, response: Any, at: int, count: int) -> Mapping[str, int]:
-        """Return the extents that some axes must have for an input of `count` tokens."""
-        chosen = getattr(response, self.chosen) if self.chosen else ()
-        return {"token": len(chosen[at].indices) if at < len(chosen) else count}
+    def places_in(
+        self, response: Any, choice: Any, counts: Sequence[int], inputs: Sequence[Input]
+    ) -> Sequence[Any]:
+        """Return the place of each input that an answer names: what `announce` has put there.
 
-    def promised(
-        self, message: Any, model: ModelDescription
-    ) -> Mapping[str, tuple[int, int | None]]:
-        """Return the tensors that a request must be answered with.
-
-        By name: the number of its type in the contract, and the width of its vectors, else None.
+        Raises:
+            BadAnswer: it is not one that the choice selects.
         """
-        dtype = message.dtype or numbers_of("DataType")["float32"]
-        width = getattr(message, "dimensions", 0) or getattr(model, self.width)
-        return {self.name: (dtype, width)}
+        if not self.chosen:
+            return [None] * len(counts)
+        places = getattr(response, self.chosen)
+        return places_of_tokens(self.chosen, places, counts, self.tokens(choice))
 
-    def kind(self, tensor: str, message: Any, model: ModelDescription) -> Kind:
-        """Return the kind that the numbers of a tensor must be."""
-        field = message.DESCRIPTOR.fields_by_name.get("normalize")
-        as_usual = field and field.has_presence and not message.HasField("normalize")
-        unit = model.normalized if as_usual else field and message.normalize
-        return "unit" if unit else "finite"
-
-    def check(self, message: Any, answer: Told) -> None:
-        """Check what an answer says about its tensors. Raises BadAnswer."""
+    def kind(self, tensor: str, choice: Any, usual: bool) -> Kind:
+        """Return the kind that the numbers of a tensor must be; `usual` as in `unit`."""
+        return "unit" if self.unit(choice, usual) else "finite"
 
     # The answer.
 
@@ -313,3 +305,9 @@ class Output:
             for name in self.tensor_names
             if name in results[0]
         }
+
+    def result(
+        self, choice: Any, place: Any, arrays: Arrays, tokens: TokenList, model: ModelRef
+    ) -> Any:
+        """Return what Python callers get for one input. Raises BadAnswer for impossible numbers."""
+        raise NotImplementedError

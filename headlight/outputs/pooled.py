@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headlight.description import Limits, ModelDescription
     from headlight.outputs.vector_forms import AvailableForms
     from headlight.pb import headlight_pb2 as pb
-    from headlight.runtime.bundle.manifest import Architecture, Manifest
+    from headlight.runtime.bundle.manifest import Architecture
     from headlight.runtime.values import Array, Arrays, Floats
 
 
@@ -36,23 +36,26 @@ class PooledVectors(Output):
     tolerance = "pooled"
     plain = AS_THEY_ARE
 
+    def checked(self, spec: PooledSpec, inputs: int) -> PooledSpec:
+        return checked_pooled(spec)
+
     def choose(
-        self, spec: PooledSpec, manifest: Manifest, forms: AvailableForms, *, head: bool
+        self, spec: PooledSpec, model: ModelDescription, forms: AvailableForms
     ) -> VectorForm:
         return resolve_pooled(spec, forms)
 
     def tensors(
-        self, choice: VectorForm, item: Item, architecture: Architecture
+        self, choice: VectorForm, place: None, count: int, model: Architecture | ModelDescription
     ) -> tuple[Tensor, ...]:
-        return _tensors(choice, architecture.pooled_dim)
+        return _tensors(choice, model.pooled_dim)
 
     def begin(
         self, items: Sequence[Item], architecture: Architecture, longest: int, unit: bool
     ) -> Work:
         return _PooledWork(self, items, unit)
 
-    def usable(self, choice: VectorForm, result: Arrays, unit: bool) -> bool:
-        return not (unit if choice.unit is None else choice.unit) or bool(result["pooled"].any())
+    def unit(self, choice: VectorForm, usual: bool) -> bool:
+        return usual if choice.unit is None else choice.unit
 
     def graph_shapes(self, architecture: Architecture) -> dict[str, tuple[int, ...]]:
         return {"pooled": (0, architecture.pooled_dim)}
@@ -73,15 +76,12 @@ class PooledVectors(Output):
     ) -> Iterable[tuple[str, int, int]]:
         yield "dtypes", len(message.dtypes), len(VECTOR_BITS)
 
-    def promised(
-        self, message: pb.PooledOutput, model: ModelDescription
-    ) -> Mapping[str, tuple[int, int | None]]:
-        types = [known("dtypes", "DataType", each) for each in message.dtypes] or ["float32"]
-        width = message.dimensions or model.pooled_dim
-        return {
-            part_name("pooled", at): (numbers_of("DataType")[dtype], packed(width, dtype)[0])
-            for at, dtype in enumerate(types)
-        }
+    def message_of(self, spec: PooledSpec) -> pb.PooledOutput:
+        types = [numbers_of("DataType")[dtype] for dtype in spec.dtypes]
+        message: pb.PooledOutput = messages().PooledOutput(dimensions=spec.dimensions, dtypes=types)
+        if spec.normalize is not None:
+            message.normalize = spec.normalize
+        return message
 
     def arrays(
         self, choice: VectorForm, results: Sequence[Arrays]
@@ -116,13 +116,3 @@ def _tensors(choice: VectorForm, pooled_dim: int) -> tuple[Tensor, ...]:
         Tensor(part_name("pooled", at), dtype, (packed(width, dtype)[0],), ("value",))
         for at, dtype in enumerate(choice.dtypes)
     )
-
-
-def pooled_output(spec: PooledSpec) -> pb.PooledOutput:
-    """Encode a spec of pooled vectors. Raises InvalidInput as `checked_pooled`."""
-    spec = checked_pooled(spec)
-    types = [numbers_of("DataType")[dtype] for dtype in spec.dtypes]
-    message: pb.PooledOutput = messages().PooledOutput(dimensions=spec.dimensions, dtypes=types)
-    if spec.normalize is not None:
-        message.normalize = spec.normalize
-    return message

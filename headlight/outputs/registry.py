@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from headlight.outputs.attention import AttentionMap
 from headlight.outputs.hidden import HiddenStates
 from headlight.outputs.output import Output
@@ -9,7 +11,19 @@ from headlight.outputs.pooled import PooledVectors
 from headlight.outputs.spans import SpanMeans
 from headlight.outputs.tokens import TokenRows
 
+if TYPE_CHECKING:
+    from headlight.runtime.values import Role
+
 OUTPUTS: dict[str, Output] = {
     each.name: each
     for each in (PooledVectors(), TokenRows(), AttentionMap(), HiddenStates(), SpanMeans())
+}
+# Outputs with answers and a tolerance of their own; the distance of others follows from these.
+MEASURED = tuple(name for name, output in OUTPUTS.items() if output.tolerance == name)
+# The graph that each output of a bundle needs. The description of tokens has no module: it has no
+# numbers.
+ROLES: dict[str, Role] = {
+    **{name: OUTPUTS[name].role for name in MEASURED},
+    "token_info": "embed",
+    **{name: output.role for name, output in OUTPUTS.items()},
 }

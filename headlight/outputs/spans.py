@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput, Reason
-from headlight.interface.checked_specs import checked_mean
+from headlight.interface.checked_specs import checked_mean, checked_spans
 from headlight.outputs.contract import (
     known,
     malformed,
@@ -23,17 +23,18 @@ from headlight.outputs.contract import (
     span_in,
     span_message,
 )
-from headlight.outputs.output import Item, Output, Tensor, Told
+from headlight.outputs.output import Item, Output, Tensor
 from headlight.outputs.vector_forms import VectorForm
-from headlight.span_vectors import SpansSpec, Windows
+from headlight.results import ModelRef, TokenList
+from headlight.span_vectors import SpansSpec, SpanVectors, Windows
 from headlight.spec import RowType, Span, check_dimensions, check_name
 
 if TYPE_CHECKING:
-    from headlight.description import Limits
+    from headlight.description import Limits, ModelDescription
     from headlight.interface.arguments import Input
     from headlight.outputs.vector_forms import AvailableForms
     from headlight.pb import headlight_pb2 as pb
-    from headlight.runtime.bundle.manifest import Architecture, Manifest
+    from headlight.runtime.bundle.manifest import Architecture
     from headlight.runtime.values import Arrays, Floats, Ids
 
 SPANS = "outputs.spans"
@@ -119,26 +120,27 @@ class SpanMeans(Output):
 
     name = "spans"
     axes = ("span", "value")
-    width = "pooled_dim"
     reads = ("tokens",)
+    behind_pooling = True
 
-    def choose(
-        self, spec: SpansSpec, manifest: Manifest, forms: AvailableForms, *, head: bool
-    ) -> SpanChoice:
-        width = manifest.architecture.pooled_dim
+    def checked(self, spec: SpansSpec, inputs: int) -> SpansSpec:
+        return checked_spans(spec, inputs)
+
+    def part(self, spec: SpansSpec, inputs: range) -> SpansSpec:
+        if isinstance(spec.kind, str | Windows):
+            return spec
+        return dataclasses.replace(spec, kind=spec.kind[inputs.start : inputs.stop])
+
+    def choose(self, spec: SpansSpec, model: ModelDescription, forms: AvailableForms) -> SpanChoice:
         if spec.dimensions is not None:
-            check_dimensions(spec.dimensions, width, f"{SPANS}.dimensions")
+            check_dimensions(spec.dimensions, model.pooled_dim, f"{SPANS}.dimensions")
         check_name(f"{SPANS}.dtype", spec.dtype, get_args(RowType))
         if spec.pooling is not None:
             check_name(f"{SPANS}.pooling", spec.pooling, ["mean"])
-        elif manifest.pooling != "mean":
-            raise InvalidInput(f"{SPANS}.pooling", Reason.SPANS_ARE_MEANS, pooling=manifest.pooling)
+        elif model.pooling != "mean":
+            raise InvalidInput(f"{SPANS}.pooling", Reason.SPANS_ARE_MEANS, pooling=model.pooling)
         if isinstance(spec.kind, Windows):
             check_windows(spec.kind)
-        if manifest.dense_layers is None and not head:
-            raise InvalidInput(SPANS, Reason.UNKNOWN_DENSE)
-        if manifest.dense_layers and not head:
-            raise InvalidInput(SPANS, Reason.NO_HEAD_GRAPH)
         return SpanChoice(spec, VectorForm(spec.dimensions, spec.normalize))
 
     def needs_tokens(self, choice: SpanChoice) -> bool:
@@ -148,12 +150,22 @@ class SpanMeans(Output):
         return choice.spec.beyond_max_length
 
     def tensors(
-        self, choice: SpanChoice, item: Item, architecture: Architecture
+        self,
+        choice: SpanChoice,
+        place: SpanRows | None,
+        count: int,
+        model: Architecture | ModelDescription,
     ) -> tuple[Tensor, ...]:
-        rows: SpanRows | None = item.places.get("spans")
-        width = choice.form.width or architecture.pooled_dim
-        shape = (0 if rows is None else rows.vectors, width)
+        # Windows and sentences are at most as many as tokens.
+        spans = count if place is None else place.vectors
+        shape = (spans, choice.form.width or model.pooled_dim)
         return (Tensor("spans", choice.spec.dtype, shape, self.axes),)
+
+    def unit(self, choice: SpanChoice, usual: bool) -> bool:
+        return usual if choice.form.unit is None else choice.form.unit
+
+    def usable(self, choice: SpanChoice, result: Arrays, usual: bool) -> bool:
+        return True  # they are sums yet
 
     def cut(self, choice: SpanChoice, item: Item, outputs: Arrays, row: int) -> Arrays:
         rows: SpanRows | None = item.places.get("spans")
@@ -194,16 +206,60 @@ class SpanMeans(Output):
     ) -> None:
         response.span_places.extend(_places(item.places["spans"]) for item in items)
 
-    def told_axes(self, tensor: str, response: pb.EncodeResponse) -> tuple[str, ...]:
-        places, inputs = len(response.span_places), len(response.items)
-        require(places == inputs, f"span_places of {places} inputs, of {inputs}")
-        return self.axes
+    def message_of(self, spec: SpansSpec) -> pb.SpansOutput:
+        message: pb.SpansOutput = messages().SpansOutput(
+            include_special=spec.include_special,
+            pooling=spec.pooling or "",
+            dimensions=spec.dimensions,
+            dtype=None if spec.dtype == "float32" else numbers_of("DataType")[spec.dtype],
+            beyond_max_length=spec.beyond_max_length,
+        )
+        if spec.normalize is not None:
+            message.normalize = spec.normalize
+        if isinstance(spec.kind, Windows):
+            message.windows.CopyFrom(messages().TokenWindows(**spec.kind._asdict()))
+        elif spec.kind == "sentences":
+            message.sentences.SetInParent()
+        else:
+            lists = [messages().TextSpans(spans=map(span_message, own)) for own in spec.kind]
+            message.given.CopyFrom(messages().GivenSpans(inputs=lists))
+        return message
 
-    def extents(self, response: pb.EncodeResponse, at: int, count: int) -> Mapping[str, int]:
-        return {"span": len(response.span_places[at].token_starts)}
+    def places_in(
+        self,
+        response: pb.EncodeResponse,
+        choice: SpanChoice,
+        counts: Sequence[int],
+        inputs: Sequence[Input],
+    ) -> list[SpanRows]:
+        every = response.span_places
+        require(len(every) == len(counts), f"span_places of {len(every)} inputs, of {len(counts)}")
+        kind = choice.spec.kind
+        given = [None] * len(counts) if isinstance(kind, str | Windows) else kind
+        beyond = choice.spec.beyond_max_length
+        return [
+            span_rows(f"span_places[{at}]", *each, beyond=beyond)
+            for at, each in enumerate(zip(every, counts, inputs, given, strict=True))
+        ]
 
-    def check(self, message: pb.SpansOutput, answer: Told) -> None:
-        check_spans(message, answer.response, answer.inputs)
+    def result(
+        self,
+        choice: SpanChoice,
+        place: SpanRows,
+        arrays: Arrays,
+        tokens: TokenList,
+        model: ModelRef,
+    ) -> SpanVectors:
+        assert place.spans is not None
+        given = place.spans.characters
+        return SpanVectors(
+            arrays["spans"],
+            () if given is None else tuple(Span(*each) for each in given.tolist()),
+            place.spans.token_ranges,
+            tokens,
+            model,
+            place.window_starts,
+        )
 
 
 def check_windows(windows: Windows) -> None:
@@ -229,33 +285,6 @@ def check_span_count(field: str, count: int) -> None:
         raise InvalidInput(field, Reason.SPANS_OF_AN_INPUT, count=count, most=MOST_SPANS)
 
 
-def spans_output(spec: SpansSpec) -> pb.SpansOutput:
-    """Encode a checked spec of span vectors; given spans are left empty, for each request's own."""
-    message: pb.SpansOutput = messages().SpansOutput(
-        include_special=spec.include_special,
-        pooling=spec.pooling or "",
-        dimensions=spec.dimensions,
-        dtype=None if spec.dtype == "float32" else numbers_of("DataType")[spec.dtype],
-        beyond_max_length=spec.beyond_max_length,
-    )
-    if spec.normalize is not None:
-        message.normalize = spec.normalize
-    if isinstance(spec.kind, Windows):
-        message.windows.CopyFrom(messages().TokenWindows(**spec.kind._asdict()))
-    elif spec.kind == "sentences":
-        message.sentences.SetInParent()
-    else:
-        message.given.SetInParent()
-    return message
-
-
-def given_spans(spec: SpansSpec) -> list[pb.TextSpans]:
-    """Encode the given spans of each input; empty for other kinds."""
-    if isinstance(spec.kind, str | Windows):
-        return []
-    return [messages().TextSpans(spans=map(span_message, own)) for own in spec.kind]
-
-
 def _places(rows: SpanRows) -> pb.SpanPlaces:
     spans = rows.spans
     assert spans is not None
@@ -270,42 +299,54 @@ def _places(rows: SpanRows) -> pb.SpanPlaces:
     return places
 
 
-def check_spans(spec: pb.SpansOutput, response: pb.EncodeResponse, inputs: Sequence[Input]) -> None:
-    """Check the characters, tokens and windows of the spans of each input.
+def span_rows(
+    field: str,
+    places: pb.SpanPlaces,
+    count: int,
+    value: Input,
+    given: Sequence[Span] | None,
+    *,
+    beyond: bool,
+) -> SpanRows:
+    """Return the spans of one input that an answer names.
 
     Args:
-        spec: the request, with the spans of these inputs if they were given.
-        response: the answer, whose layouts are consistent.
-        inputs: the inputs that it answers.
+        field: the field that holds them.
+        places: its value.
+        count: tokens of the input.
+        value: the input.
+        given: the spans that were requested; None: the service found them.
+        beyond: whether the input may be longer than the model takes.
 
     Raises:
         BadAnswer: they leave their input, or are not those requested.
     """
-    for at, (places, item, given) in enumerate(
-        zip(response.span_places, response.items, inputs, strict=True)
-    ):
-        field, text = f"span_places[{at}]", given if isinstance(given, str) else None
-        starts, ends = np.array(places.token_starts), np.array(places.token_ends)
-        require(len(starts) == len(ends), f"{field} has {len(starts)} starts, {len(ends)} ends")
-        inside = (starts < ends).all() and ends.max(initial=0) <= item.token_count
-        require(inside, f"{field} leaves the {item.token_count} tokens of its input")
-        expected = 0 if text is None else len(starts)
-        require(
-            len(places.characters) == expected,
-            f"{field}.characters has {len(places.characters)} entries, {expected} were expected",
-        )
-        for each in places.characters if text is not None else ():
-            if not each.start <= each.end <= len(text or "") or each.text:
-                raise malformed(f"{field}.characters leave the text that was sent")
-        if spec.HasField("given"):
-            asked = list(spec.given.inputs[at].spans)
-            require(list(places.characters) == asked, f"{field}.characters are not those given")
-        windows = list(places.window_starts)
-        require(
-            not windows or (spec.beyond_max_length and windows == sorted(set(windows))),
-            f"{field}.window_starts are {windows[:8]}, out of order or not asked for",
-        )
-        require(
-            all(start < item.token_count for start in windows),
-            f"{field}.window_starts leave the {item.token_count} tokens of its input",
-        )
+    text = value if isinstance(value, str) else None
+    starts, ends = np.array(places.token_starts, int), np.array(places.token_ends, int)
+    require(len(starts) == len(ends), f"{field} has {len(starts)} starts, {len(ends)} ends")
+    inside = (starts < ends).all() and ends.max(initial=0) <= count
+    require(inside, f"{field} leaves the {count} tokens of its input")
+    expected = 0 if text is None else len(starts)
+    require(
+        len(places.characters) == expected,
+        f"{field}.characters has {len(places.characters)} entries, {expected} were expected",
+    )
+    for each in places.characters if text is not None else ():
+        if not each.start <= each.end <= len(text or "") or each.text:
+            raise malformed(f"{field}.characters leave the text that was sent")
+    same = given is None or list(map(span_in, places.characters)) == list(given)
+    require(same, f"{field}.characters are not those given")
+    windows = tuple(places.window_starts)
+    require(
+        not windows or (beyond and list(windows) == sorted(set(windows))),
+        f"{field}.window_starts are {list(windows[:8])}, out of order or not requested",
+    )
+    require(
+        all(start < count for start in windows),
+        f"{field}.window_starts leave the {count} tokens of their input",
+    )
+    pairs = [(each.start, each.end) for each in places.characters]
+    characters = None if text is None else np.array(pairs, int).reshape(-1, 2)
+    spans = SpanTokens(np.arange(count), starts, ends, characters, (0, count))
+    each_span = np.arange(len(starts))
+    return SpanRows(spans.tokens, starts, ends, each_span, len(starts), spans, windows)

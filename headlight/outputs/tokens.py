@@ -8,16 +8,17 @@ import numpy as np
 
 from headlight.errors import InvalidInput, Reason
 from headlight.interface.checked_specs import checked_tokens
-from headlight.outputs.answer_places import check_places
 from headlight.outputs.contract import known, messages, numbers_of
-from headlight.outputs.output import Item, Output, Tensor, Told
+from headlight.outputs.output import Item, Output, Tensor
 from headlight.outputs.vector_forms import ALL_ROWS, TOKENS, shape_rows
-from headlight.spec import RowType, TokensSpec, check_name
+from headlight.results import ModelRef, TokenList, TokenVectors
+from headlight.spec import RowType, TokenChoice, TokensSpec, check_name
 
 if TYPE_CHECKING:
+    from headlight.description import ModelDescription
     from headlight.outputs.vector_forms import AvailableForms
     from headlight.pb import headlight_pb2 as pb
-    from headlight.runtime.bundle.manifest import Architecture, Manifest
+    from headlight.runtime.bundle.manifest import Architecture
     from headlight.runtime.values import Arrays, Ids, Tokenized
 
 
@@ -31,8 +32,11 @@ class TokenRows(Output):
     plain = ALL_ROWS
     by_row = True
 
+    def checked(self, spec: TokensSpec, inputs: int) -> TokensSpec:
+        return checked_tokens(spec)
+
     def choose(
-        self, spec: TokensSpec, manifest: Manifest, forms: AvailableForms, *, head: bool
+        self, spec: TokensSpec, model: ModelDescription, forms: AvailableForms
     ) -> TokensSpec:
         check_name(f"{TOKENS}.dtype", spec.dtype, ("float32", "float16"))
         return spec
@@ -53,9 +57,13 @@ class TokenRows(Output):
         return left
 
     def tensors(
-        self, choice: TokensSpec, item: Item, architecture: Architecture
+        self,
+        choice: TokensSpec,
+        place: Ids | None,
+        count: int,
+        model: Architecture | ModelDescription,
     ) -> tuple[Tensor, ...]:
-        shape = (row_count(item), architecture.dim)
+        shape = (count if place is None else len(place), model.dim)
         return (Tensor("tokens", choice.dtype, shape, self.axes),)
 
     def cut(self, choice: TokensSpec, item: Item, outputs: Arrays, row: int) -> Arrays:
@@ -63,8 +71,8 @@ class TokenRows(Output):
         chosen = slice(len(item.ids)) if rows is None else rows
         return {"tokens": shape_rows(outputs["tokens"][row, chosen], choice)}
 
-    def usable(self, choice: TokensSpec, result: Arrays, unit: bool) -> bool:
-        return not choice.normalize or bool(result["tokens"].any(axis=-1).all())
+    def unit(self, choice: TokensSpec, usual: bool) -> bool:
+        return choice.normalize
 
     def graph_shapes(self, architecture: Architecture) -> dict[str, tuple[int, ...]]:
         return {"tokens": (0, 0, architecture.dim)}
@@ -77,10 +85,29 @@ class TokenRows(Output):
             dtype=known(f"{TOKENS}.dtype", "DataType", message.dtype, get_args(RowType), "float32"),
         )
 
-    def check(self, message: pb.TokensOutput, answer: Told) -> None:
-        some = message.skip_special or message.skip_prompt
-        kept = answer.response.kept_tokens
-        check_places("kept_tokens", answer.response, kept, None if some else "all")
+    def message_of(self, spec: TokensSpec) -> pb.TokensOutput:
+        message: pb.TokensOutput = messages().TokensOutput(
+            skip_special=spec.skip_special,
+            skip_prompt=spec.skip_prompt,
+            normalize=spec.normalize,
+            dtype=None if spec.dtype == "float32" else numbers_of("DataType")[spec.dtype],
+        )
+        return message
+
+    def tokens(self, choice: TokensSpec) -> TokenChoice | None:
+        return None if choice.skip_special or choice.skip_prompt else "all"
+
+    def result(
+        self,
+        choice: TokensSpec,
+        place: Ids | None,
+        arrays: Arrays,
+        tokens: TokenList,
+        model: ModelRef,
+    ) -> TokenVectors:
+        vectors = arrays["tokens"]
+        places = range(len(vectors)) if place is None else place.tolist()
+        return TokenVectors(vectors, tuple(places), tokens, model)
 
 
 def rows_of(item: Item) -> Ids | None:
@@ -93,15 +120,3 @@ def row_count(item: Item) -> int:
     """Return the number of tokens whose vectors are requested."""
     rows = rows_of(item)
     return len(item.ids) if rows is None else len(rows)
-
-
-def tokens_output(spec: TokensSpec) -> pb.TokensOutput:
-    """Encode a spec of token vectors. Raises InvalidInput as `checked_tokens`."""
-    spec = checked_tokens(spec)
-    message: pb.TokensOutput = messages().TokensOutput(
-        skip_special=spec.skip_special,
-        skip_prompt=spec.skip_prompt,
-        normalize=spec.normalize,
-        dtype=None if spec.dtype == "float32" else numbers_of("DataType")[spec.dtype],
-    )
-    return message

@@ -88,9 +88,13 @@ class EncodeItem(NamedTuple):
 
     def output_bytes(self, architecture: Architecture) -> dict[str, int]:
         """Return the bytes of each requested output; known before anything runs."""
+        count, places = len(self.ids), self.places
         return {
             output.name: sum(
-                [each.size_bytes for each in output.tensors(choice, self, architecture)]
+                [
+                    each.size_bytes
+                    for each in output.tensors(choice, places.get(output.name), count, architecture)
+                ]
             )
             for output, choice in self.selection.outputs()
         }
@@ -118,11 +122,11 @@ def item_of(
     """
     places = NOWHERE
     if not selection.vectors_alone:
-        found = {
-            output.name: output.place(choice, tokenized, pooling)
+        places = {
+            output.name: place
             for output, choice in selection.outputs()
+            if (place := output.place(choice, tokenized, pooling)) is not None
         }
-        places = {name: place for name, place in found.items() if place is not None}
     return EncodeItem(
         tokenized.ids,
         selection,
@@ -144,6 +148,6 @@ class ItemResult(dict[str, Array]):
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Array | None:
-        if not any(name in output.tensor_names for output in OUTPUTS.values()):
+        if name.startswith("_"):  # copies and pickles ask for methods that it lacks
             raise AttributeError(name)
         return self.get(name)

@@ -23,32 +23,26 @@ from headlight.interface.arguments import (
     check_reading,
     checked_input,
     checked_target,
-    text_of,
 )
 from headlight.interface.attention_grid import layer_pieces
 from headlight.interface.checked_specs import (
     check_pieces,
     checked_attention,
     checked_choice,
-    checked_hidden,
     checked_pooled,
     checked_spans,
-    checked_tokens,
 )
 from headlight.interface.comparison_arguments import PASSAGE, QUERY, checked_request
 from headlight.interface.encoder import Encoder
 from headlight.interface.similarity import similarity
+from headlight.outputs.registry import OUTPUTS
 from headlight.outputs.vector_forms import as_types
 from headlight.refusals import Path
 from headlight.results import (
-    Attention,
-    AttentionMaps,
     AttentionPiece,
     Embeddings,
-    Hidden,
     Occlusion,
     TokenList,
-    TokenVectors,
 )
 from headlight.runtime import local_results
 from headlight.runtime.bundle.bundle import Bundle
@@ -65,12 +59,9 @@ from headlight.span_vectors import SpansSpec, SpanVectors
 from headlight.spec import (
     AttentionSpec,
     EmptyTexts,
-    HiddenSpec,
-    IndicesLike,
     PooledSpec,
     SpecialTokens,
     TokensLike,
-    TokensSpec,
     tokens_like,
 )
 
@@ -109,15 +100,7 @@ class LocalEncoder(Encoder):
         """Tokenise inputs and make their items."""
 
     @abc.abstractmethod
-    def select(
-        self,
-        *,
-        pooled: bool | PooledSpec = True,
-        tokens: bool | TokensSpec = False,
-        attention: AttentionSpec | None = None,
-        hidden: HiddenSpec | None = None,
-        spans: SpansSpec | None = None,
-    ) -> Selection:
+    def select(self, *, pooled: Any = True, **specs: Any) -> Selection:
         """Resolve the requested outputs."""
 
     def model(self) -> ModelDescription:
@@ -168,13 +151,6 @@ class LocalEncoder(Encoder):
             default_prompts=default_prompts,
         )
 
-    def _results(
-        self, prepared: Sequence[Prepared], make: Callable[[Prepared, ItemResult, Any], T]
-    ) -> list[T]:
-        """Compute the items, and return what `make` makes of each."""
-        results, ref = self._computed(prepared), self._description.ref
-        return [make(each, result, ref) for each, result in zip(prepared, results, strict=True)]
-
     def _computed(self, prepared: Sequence[Prepared]) -> list[ItemResult]:
         return self.engine.run_in_batches([each.item for each in prepared])
 
@@ -203,18 +179,40 @@ class LocalEncoder(Encoder):
             )
             return read(found)
 
-    def _encode_tokens(
-        self, texts: Iterable[Input] | str, spec: TokensSpec, reading: Reading
-    ) -> list[NDArray[Any]]:
-        return [each.vectors for each in self._token_vectors(texts, spec, reading)]
-
-    def _token_vectors(
-        self, texts: Iterable[Input] | str, spec: TokensSpec, reading: Reading
-    ) -> list[TokenVectors]:
+    def _encode(
+        self,
+        texts: Iterable[Input] | str,
+        output: str,
+        spec: Any,
+        reading: Reading,
+        read: Callable[[list[Any]], T],
+        *,
+        head_mask: ArrayLike | None = None,
+        details: bool = True,
+    ) -> T:
         with self._used():
-            selection = self.select(pooled=False, tokens=checked_tokens(spec))
-            prepared = self._prepared(texts, reading, selection, with_info=True)
-            return self._results(prepared, local_results.token_vectors)
+            prepared = self._requested(texts, output, spec, reading, head_mask)
+            self._check_bytes(prepared)
+            return read(self._results(prepared, output))
+
+    def _requested(
+        self,
+        texts: Iterable[Input] | str,
+        output: str,
+        spec: Any,
+        reading: Reading,
+        head_mask: ArrayLike | None = None,
+    ) -> list[Prepared]:
+        """Prepare inputs for one output alone."""
+        checked = OUTPUTS[output].checked(spec, 0)
+        selection = self.select(**{"pooled": False, output: checked})
+        return self._prepared(texts, reading, selection, head_mask, with_info=True)
+
+    def _results(self, prepared: Sequence[Prepared], output: str) -> list[Any]:
+        results, ref = self._computed(prepared), self._description.ref
+        return [
+            each.result(output, result, ref) for each, result in zip(prepared, results, strict=True)
+        ]
 
     def _span_vectors(
         self, texts: Iterable[Input] | str, spec: SpansSpec, reading: Reading
@@ -241,66 +239,42 @@ class LocalEncoder(Encoder):
                 for each, work, result in zip(prepared, works, merged, strict=True)
             ]
 
-    def _attend(self, text: Input, layers: IndicesLike, reading: Reading) -> Attention:
-        [maps] = self._attention([text], AttentionSpec.of(layers), None, reading)
-        return Attention(maps.weights, maps.layers, maps.tokens, maps.model, text_of(text))
-
-    def _attention(
-        self,
-        texts: Iterable[Input] | str,
-        spec: AttentionSpec,
-        head_mask: ArrayLike | None,
-        reading: Reading,
-    ) -> list[AttentionMaps]:
-        with self._used():
-            prepared = self._attending(texts, spec, reading, head_mask)
-            self._check_bytes(prepared, spec.max_bytes)
-            return self._results(prepared, local_results.attention_maps)
-
-    def _attending(
-        self,
-        texts: Iterable[Input] | str,
-        spec: AttentionSpec,
-        reading: Reading,
-        head_mask: ArrayLike | None = None,
-    ) -> list[Prepared]:
-        selection = self.select(pooled=False, attention=checked_attention(spec))
-        return self._prepared(texts, reading, selection, head_mask, with_info=True)
-
-    def _check_bytes(self, prepared: Sequence[Prepared], most: int | None) -> None:
-        """Raise InvalidInput if the attention of an input is larger than its spec allows."""
+    def _check_bytes(self, prepared: Sequence[Prepared]) -> None:
+        """Raise InvalidInput if an output of an input is larger than its spec allows."""
         for each in prepared:
-            if most is not None and (size := self._bytes(each)) > most:
-                raise InvalidInput(
-                    "outputs.attention.max_bytes",
-                    Reason.OUTPUT_BYTES,
-                    output="attention",
-                    size=size,
-                    most=most,
-                    fits="",
-                )
+            for output, choice in each.item.selection.outputs():
+                most = output.max_bytes(choice)
+                if most is not None and (size := self._bytes(each, output.name)) > most:
+                    raise InvalidInput(
+                        f"outputs.{output.name}.max_bytes",
+                        Reason.OUTPUT_BYTES,
+                        output=output.name,
+                        size=size,
+                        most=most,
+                        fits="",
+                    )
 
-    def _bytes(self, each: Prepared) -> int:
-        return each.item.output_bytes(self.bundle.manifest.architecture)["attention"]
+    def _bytes(self, each: Prepared, output: str) -> int:
+        return each.item.output_bytes(self.bundle.manifest.architecture)[output]
 
     def _attention_pieces(
         self, text: Input, spec: AttentionSpec, reading: Reading
     ) -> Iterator[AttentionPiece]:
         with self._used():
             check_pieces(checked_attention(spec))
-            prepared = self._attending([text], spec, reading)
-            self._check_bytes(prepared, spec.max_bytes)
+            prepared = self._requested([text], "attention", spec, reading)
+            self._check_bytes(prepared)
         return self._pieces(prepared)
 
     def _pieces(self, prepared: Sequence[Prepared]) -> Iterator[AttentionPiece]:
         with self._used():
-            [maps] = self._results(prepared, local_results.attention_maps)
+            [maps] = self._results(prepared, "attention")
         yield from layer_pieces(maps.axes, maps.layers, maps.values)
 
     def _attention_bytes(self, text: Input, spec: AttentionSpec, reading: Reading) -> int:
         with self._used():
-            [prepared] = self._attending([text], spec, reading)
-            return self._bytes(prepared)
+            [prepared] = self._requested([text], "attention", spec, reading)
+            return self._bytes(prepared, "attention")
 
     def _compare(
         self,
@@ -368,13 +342,6 @@ class LocalEncoder(Encoder):
             )
         [result] = self._computed(prepared)
         return result["pooled"]
-
-    def _hidden(self, text: Input, spec: HiddenSpec, reading: Reading) -> Hidden:
-        with self._used():
-            selection = self.select(pooled=False, hidden=checked_hidden(spec))
-            prepared = self._prepared([text], reading, selection, with_info=True)
-            [found] = self._results(prepared, local_results.hidden)
-            return found
 
     def _tokens(self, texts: Iterable[Input] | str, prompting: Prompting) -> list[TokenList]:
         with self._used():

@@ -254,25 +254,18 @@ class Runtime(LocalEncoder):
         Raises:
             InvalidInput: naming the field and the remedy.
         """
-        wanted = {
-            name: spec
-            for name, spec in {"pooled": pooled, **specs}.items()
-            if spec is not None and spec is not False
-        }
-        for name in wanted:
-            if OUTPUTS[name].role == "attend":
+        choices: dict[str, Any] = {"pooled": False}
+        for name, spec in {"pooled": pooled, **specs}.items():
+            if spec is None or spec is False:
+                continue
+            output = OUTPUTS[name]
+            if output.role == "attend":
                 self._check_attends(f"outputs.{name}", name)
-        selection = Selection(
-            **{"pooled": False}
-            | {
-                name: spec
-                if spec is True
-                else OUTPUTS[name].choose(
-                    spec, self.bundle.manifest, self.forms, head=bool(self.engine.head)
-                )
-                for name, spec in wanted.items()
-            }
-        )
+            resolved = spec is True or output.choose(spec, self._description, self.forms)
+            if output.behind_pooling and not self.engine.head:
+                self._check_dense(f"outputs.{name}")
+            choices[name] = resolved
+        selection = Selection(**choices)
         if selection.any_length and len(selection) > 1:
             raise InvalidInput(f"{SPANS}.beyond_max_length", Reason.ALONE_WITH_TOKENS)
         return selection
@@ -284,6 +277,13 @@ class Runtime(LocalEncoder):
             what, names = field.removeprefix("outputs."), ", ".join(self._description.outputs)
             raise InvalidInput(field, Reason.GIVES_NO, what=what, names=names)
         raise InvalidInput(field, Reason.OPENED_WITHOUT)
+
+    def _check_dense(self, field: str) -> None:
+        layers = self.bundle.manifest.dense_layers
+        if layers != 0:
+            raise InvalidInput(
+                field, Reason.UNKNOWN_DENSE if layers is None else Reason.NO_HEAD_GRAPH
+            )
 
     def encode_items(
         self,

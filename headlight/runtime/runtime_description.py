@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headlight.description import Limits, ModelDescription
+from headlight.outputs.registry import ROLES
 from headlight.outputs.vector_forms import AvailableForms
 from headlight.runtime.bundle.bundle import Bundle
-from headlight.runtime.bundle.manifest import OUTPUT_ROLES
 
 NO_LIMITS = Limits(0, 0, 0, 0, 0, 0)
 
@@ -47,7 +47,7 @@ def describe(
         pooling=manifest.pooling,
         normalized=manifest.normalize,
         accepts=tuple(kind for kind in manifest.accepts if kind == "ids" or texts),
-        outputs=tuple(name for name in manifest.outputs if OUTPUT_ROLES.get(name) in roles),
+        outputs=tuple(name for name in manifest.outputs if ROLES.get(name) in roles),
         limits=NO_LIMITS,
         variants=manifest.variants,
         parity=manifest.parity,

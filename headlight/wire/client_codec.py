@@ -22,13 +22,11 @@ from headlight.interface.arguments import (
     checked_input,
 )
 from headlight.outputs.contract import malformed, numbers_of, require
-from headlight.outputs.output import TYPES
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef, TokenList
 from headlight.spec import VECTOR_BITS, Truncate
 
 VECTOR_NAMES = {numbers_of("DataType")[name]: name for name in VECTOR_BITS}
-DTYPES = {number: TYPES[name] for name, number in numbers_of("DataType").items()}
 TRUNCATIONS: dict[Truncate, pb.Truncation] = {
     "refuse": pb.TRUNCATION_REFUSE,
     "end": pb.TRUNCATION_CUT_END,
@@ -84,15 +82,15 @@ def set_common(
 ) -> None:
     """Set the reading of texts and the priority. Raises InvalidInput as `check_reading`."""
     check_reading(reading)
-    asked = cast("Reading", reading)
+    encoding = cast("Reading", reading)
     if not isinstance(request, pb.TokenizeRequest):
-        if (truncate := asked.get("truncate")) is not None:
+        if (truncate := encoding.get("truncate")) is not None:
             request.truncation = TRUNCATIONS[truncate]
-        if isinstance(request, pb.EncodeRequest) and (empty := asked.get("empty_texts")):
+        if isinstance(request, pb.EncodeRequest) and (empty := encoding.get("empty_texts")):
             request.empty_texts = numbers_of("EmptyTexts")[empty]
-        if (priority := asked.get("priority")) is not None:
+        if (priority := encoding.get("priority")) is not None:
             request.priority = numbers_of("Priority")[priority]
-    if (special_tokens := asked.get("special_tokens")) is not None:
+    if (special_tokens := encoding.get("special_tokens")) is not None:
         request.special_tokens = numbers_of("SpecialTokens")[special_tokens]
 
 
@@ -130,15 +128,6 @@ def from_token_info(info: pb.TokenInfo) -> TokenList:
     lengths = {len(getattr(tokens, field.name)) for field in dataclasses.fields(TokenList)}
     require(lengths == {count}, f"the parallel lists of {count} tokens differ in length")
     return tokens
-
-
-def dtype_of(number: pb.DataType) -> np.dtype[Any]:
-    """Return the NumPy type of an element type. Raises BadAnswer for an unknown one."""
-    require(
-        number in DTYPES,
-        f"element type {number} is not known to this client; a newer one may know it",
-    )
-    return DTYPES[number]
 
 
 def native(numbers: NDArray[Any]) -> NDArray[Any]:

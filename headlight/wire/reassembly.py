@@ -1,6 +1,6 @@
 """Reassembly of an answer, whole or from frames, without trust in its sizes and positions.
 
-    header  --layouts_of-->  one preallocated buffer per output
+    header  --expect------>  one preallocated buffer per output
     chunk   --locate------>  bytes copied to their place, each place once
     end     --complete---->  Answer
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,62 +24,64 @@ from headlight.outputs.output import part_name
 from headlight.outputs.registry import OUTPUTS
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.client_codec import from_bytes, native
-from headlight.wire.output_layouts import data_of, layouts_of
 
 KINDS = {number: name for name, number in numbers_of("OutputKind").items()}
+
+
+class Announced(NamedTuple):
+    """What an answer holds, as it should by the request.
+
+    Attributes:
+        layouts: the layout of each tensor.
+        places: for each output, the place of each input: its tokens that have numbers.
+    """
+
+    layouts: dict[str, Layout]
+    places: dict[str, Sequence[Any]]
+
+
 # Compares an answer, or its header, with the request, before memory is reserved.
-Check = Callable[[pb.EncodeResponse, dict[str, Layout]], None]
-
-
-def unchecked(response: pb.EncodeResponse, layouts: dict[str, Layout]) -> None:
-    """Accept any answer: the `Check` without a request."""
+Expect = Callable[[pb.EncodeResponse], Announced]
 
 
 @dataclasses.dataclass(slots=True)
 class Answer:
-    """Complete answer: the response, and the numbers of each output, whole or from chunks."""
+    """Complete answer: the response, and the numbers of each tensor, whole or from chunks."""
 
     response: pb.EncodeResponse
-    layouts: dict[str, Layout]
+    announced: Announced
     data: dict[str, NDArray[Any]]  # flat, as sent
 
-    def part(self, output: str, index: int) -> NDArray[Any]:
-        """Return a view of the numbers at an index.
+    def part(self, tensor: str, index: int) -> NDArray[Any]:
+        """Return a view of the numbers of one input, with the axes of the answer.
 
-        Of a stack: [N, D] of all inputs, in the type at this index. Of other tensors: those of the
-        input at this index, with the axes of the answer.
-
-        Raises:
-            BadAnswer: the answer lacks it.
+        A stack has one part, of all inputs.
         """
-        output, index = placed(output, index)
-        require(output in self.layouts, f"it lacks {output}, which was asked for")
-        layout = self.layouts[output]
-        return self.data[output][layout.offsets[index] : layout.offsets[index + 1]].reshape(
-            layout.shapes[index]
-        )
+        layout = self.announced.layouts[tensor]
+        begin, end = layout.offsets[index : index + 2]
+        return self.data[tensor][begin:end].reshape(layout.shapes[index])
 
 
-def whole_answer(response: pb.EncodeResponse, inputs: int, check: Check = unchecked) -> Answer:
-    """Decode an answer of one message to so many inputs.
-
-    Raises BadAnswer if it breaks the contract.
-    """
-    check_items(response, inputs)
-    layouts = layouts_of(response)
-    check(response, layouts)
-    held = data_of(response)
+def whole_answer(response: pb.EncodeResponse, expect: Expect) -> Answer:
+    """Decode an answer of one message. Raises BadAnswer if it breaks the contract."""
+    announced, held = expect(response), tensors_in(response)
     data = {
-        name: from_bytes(layout.dtype, held[name], layout.offsets[-1])
-        for name, layout in layouts.items()
+        name: from_bytes(layout.dtype, held[name].data, layout.offsets[-1])
+        for name, layout in announced.layouts.items()
     }
-    return Answer(response, layouts, data)
+    return Answer(response, announced, data)
 
 
-def placed(name: str, index: int) -> tuple[str, int]:
-    """Return the layout that holds a tensor's part at an index, and its place there."""
-    output = OUTPUTS.get(name)
-    return (part_name(name, index), 0) if output is not None and output.stacked else (name, index)
+def tensors_in(response: pb.EncodeResponse) -> dict[str, pb.Tensor | pb.RaggedTensor]:
+    """Return the tensors that a response has, by name."""
+    held = dict[str, pb.Tensor | pb.RaggedTensor]()
+    for name, output in OUTPUTS.items():
+        if output.stacked:
+            held |= {part_name(name, at): each for at, each in enumerate(getattr(response, name))}
+        else:
+            names = filter(response.HasField, output.tensor_names)
+            held |= {each: getattr(response, each) for each in names}
+    return held
 
 
 def check_items(response: pb.EncodeResponse, inputs: int) -> None:
@@ -129,9 +131,8 @@ class Assembly:
     """Answer to one request of a stream, frame by frame.
 
     Args:
-        inputs: number of inputs of the request.
+        expect: refuses a header that does not fit the request.
         max_bytes: a header that announces more is refused; 0: no bound.
-        check: refuses a header that does not fit the request.
         keep: whether to store chunks for the answer. If not, they are only checked. The answer then
             has no data unless it came whole.
 
@@ -140,12 +141,11 @@ class Assembly:
         layouts: of the outputs that it announces, one at least.
     """
 
-    def __init__(
-        self, inputs: int, max_bytes: int = 0, check: Check = unchecked, *, keep: bool = True
-    ) -> None:
-        self._inputs, self._max_bytes, self._check, self._keep = inputs, max_bytes, check, keep
+    def __init__(self, expect: Expect, max_bytes: int = 0, *, keep: bool = True) -> None:
+        self._expect, self._max_bytes, self._keep = expect, max_bytes, keep
         self.header = pb.EncodeResponse()
         self.layouts: dict[str, Layout] = {}
+        self._announced: Announced
         self._buffers: dict[str, NDArray[Any]] = {}
         self._covered: dict[str, Coverage] = {}
         self._chunks = self._size = 0
@@ -164,27 +164,28 @@ class Assembly:
         elif kind == "header" and not begun:
             self._begin(frame.header)
         elif kind == "response" and not begun:
-            return whole_answer(frame.response, self._inputs, self._check)
+            return whole_answer(frame.response, self._expect)
         else:
             raise malformed(f"a frame of kind {kind!r} {'after' if begun else 'before'} the header")
         return None
 
     def _begin(self, header: pb.EncodeResponse) -> None:
-        check_items(header, self._inputs)
-        layouts = layouts_of(header)
+        self._announced = self._expect(header)
+        layouts = self._announced.layouts
         self._size = sum(layout.size_bytes for layout in layouts.values())
         require(
             not 0 < self._max_bytes < self._size,
             f"{self._size} bytes announced, more than the server's own limit of {self._max_bytes}",
         )
-        self._check(header, layouts)
         if self._keep:
             self._buffers = {output: reserved(output, layout) for output, layout in layouts.items()}
         self._covered = {output: Coverage() for output in layouts}
         self.header, self.layouts = header, layouts
 
     def _place(self, chunk: pb.Chunk) -> None:
-        output, part = placed(KINDS.get(chunk.output, ""), chunk.item)
+        output, part = KINDS.get(chunk.output, ""), chunk.item
+        if output in OUTPUTS and OUTPUTS[output].stacked:
+            output, part = part_name(output, part), 0
         require(
             output in self.layouts, f"a chunk of output {chunk.output}, which was not announced"
         )
@@ -201,13 +202,13 @@ class Assembly:
             for name, layout in self.layouts.items()
             if not self._covered[name].is_whole(layout.size_bytes)
         ]
-        told = (end.chunks, end.data_bytes) == (self._chunks, self._size)
+        counted = (end.chunks, end.data_bytes) == (self._chunks, self._size)
         require(
-            told and not missing,
+            counted and not missing,
             f"chunks are missing ({', '.join(missing) or 'by the count at the end'})",
         )
         return Answer(
             self.header,
-            self.layouts,
+            self._announced,
             {output: native(buffer) for output, buffer in self._buffers.items()},
         )

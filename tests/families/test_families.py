@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from headlight import Client
-from headlight.runtime.parity.golden_inputs import MEASURED
+from headlight.outputs.registry import MEASURED
 from headlight_export.folders.model_folder import Refused
 from headlight_export.folders.origin import read_origin
 from headlight_export.parity.reference import Reference

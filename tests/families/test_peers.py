@@ -14,7 +14,7 @@ import transformers
 from safetensors.torch import save_file
 from torch import Tensor
 
-from headlight.runtime.parity.golden_inputs import MEASURED
+from headlight.outputs.registry import MEASURED
 from headlight_export.command import main
 from headlight_export.folders.origin import read_origin
 from headlight_export.parity.transformers_comparison import against_transformers

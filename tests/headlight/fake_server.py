@@ -98,6 +98,7 @@ class FakeServicer(HeadlightServiceServicer):
             normalized=self.normalized,
             accepts=self.accepts,
             outputs=["pooled", "tokens", "attention", "hidden", "token_info"],
+            int8_dimensions=range(1, DIM + 1),
         )
         parity = pb.Parity(
             output="pooled", provider="cpu", precision="fp32", max_error=1.25e-7, tolerance=1e-5

@@ -91,7 +91,7 @@ def result(item: EncodeItem) -> ItemResult:
         if output.stacked:
             result[output.name] = fill(choice.width or DIM)
             continue
-        for tensor in output.tensors(choice, item, ARCHITECTURE):
+        for tensor in output.tensors(choice, item.places.get(output.name), n, ARCHITECTURE):
             numbers = fill(*tensor.shape) % 251
             scaled = tensor.name == "attention_scales"
             result[tensor.name] = (

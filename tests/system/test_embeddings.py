@@ -20,6 +20,7 @@ from headlight.spec import VectorType
 from headlight.wire.reassembly import Answer, Assembly
 from headlight_model.checkpoint import load_checkpoint
 from tests.factory import with_options
+from tests.headlight.expecting import expecting
 from tests.shipped import DIM, DOCS_ROPE, TRAINED_DIMENSIONS
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
@@ -254,7 +255,7 @@ def test_chunked_answers_equal_unary_ones(service: Service) -> None:
     request = pb.EncodeRequest(inputs=[pb.Input(text=text) for text in texts], outputs=outputs)
     with grpc.insecure_channel(service.target) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
-        assembly, answer, kinds = Assembly(len(texts)), None, []
+        assembly, answer, kinds = Assembly(expecting(client.model(), outputs, texts)), None, []
         for frame in stub.EncodeStream(iter([pb.EncodeStreamRequest(id="a", encode=request)])):
             kinds.append(frame.WhichOneof("frame"))
             answer = assembly.receive(frame)

@@ -62,7 +62,7 @@ def test_every_output_of_both_models_matches_pytorch(
     }
     for name, value in reference.items():
         assert got[name].shape == tuple(value.shape), name
-        assert distance(name, got[name], value.numpy()) <= tolerance.of(name), name
+        assert distance(name, got[name], value.numpy()) <= tolerance.limits[name], name
     np.testing.assert_allclose(attention.weights.sum(-1), 1.0, atol=1e-5)
     assert attention.layers == tuple(range(encoder.config.layers))
 
@@ -78,10 +78,10 @@ def test_a_text_is_tokenised_and_encoded_as_in_training(
     assert attention.tokens == tokens
     assert attention.layers == (encoder.config.layers - 1,)
     expected = pytorch(encoder, np.array(tokens.ids))
-    assert distance("pooled", vector, expected.pooled[0].numpy()) <= tolerance.pooled
+    assert distance("pooled", vector, expected.pooled[0].numpy()) <= tolerance.limits["pooled"]
     assert (
         distance("attention", attention.weights, expected.attention[-1].numpy())
-        <= tolerance.attention
+        <= tolerance.limits["attention"]
     )
     for piece, start, end, special in zip(
         tokens.pieces, tokens.starts, tokens.ends, tokens.special, strict=True

@@ -201,9 +201,18 @@ def _item(text: _Text, selection: Selection) -> EncodeItem:
 
 def _row(case: Case, output: str, error: float, runtime: Runtime) -> Row:
     provider, precision = runtime.provider, runtime.precision
-    tolerance = runtime.bundle.manifest.tolerance(provider, precision).of(OUTPUTS[output].tolerance)
+    limits = runtime.bundle.manifest.tolerance(provider, precision).limits
     padding = max(case.lengths) * len(case.lengths) - sum(case.lengths)
-    return Row(case.name, case.lengths, padding, output, provider, precision, error, tolerance)
+    return Row(
+        case.name,
+        case.lengths,
+        padding,
+        output,
+        provider,
+        precision,
+        error,
+        limits[OUTPUTS[output].tolerance],
+    )
 
 
 def summary(rows: Sequence[Row]) -> tuple[Parity, ...]:

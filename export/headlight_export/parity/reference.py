@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from headlight.outputs.registry import OUTPUTS
-from headlight.runtime.parity.golden_inputs import MEASURED, distance
+from headlight.outputs.registry import MEASURED, OUTPUTS
+from headlight.runtime.parity.golden_inputs import distance
 from headlight.runtime.values import Floats, Ids
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from headlight.description import Quality as QualityEntry
 from headlight.errors import EngineError
+from headlight.outputs.registry import MEASURED
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
 from headlight.runtime.engine.batches import plan
-from headlight.runtime.parity.golden_inputs import MEASURED, distance
+from headlight.runtime.parity.golden_inputs import distance
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Floats
 from headlight_export.precision.sample_texts import Passages

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from headlight.outputs.registry import MEASURED
 from headlight.runtime.bundle.manifest import Graph, Manifest, TextSet, Tolerance
 from headlight.runtime.engine.batches import BATCH_TOKENS
-from headlight.runtime.parity.golden_inputs import MEASURED
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Floats
 from headlight_export.precision.graph_files import CPU, OPENVINO, write_precision
@@ -79,7 +79,7 @@ class VariantGraphs:
         # These come before those of any provider, and are found first.
         limits = dict.fromkeys(MEASURED, PROVISIONAL)
         provisional = (
-            Tolerance(provider=provider, precision=precision, **limits)
+            Tolerance(provider=provider, precision=precision, limits=limits)
             for provider, precision in self._variants
         )
         added = (graph for written in self._graphs.values() for graph in written)

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from headlight.errors import BundleError, EngineError
+from headlight.outputs.registry import MEASURED
 from headlight.runtime.bundle.manifest import Manifest, Tolerance
 from headlight.runtime.engine.batches import BATCH_TOKENS
-from headlight.runtime.parity.golden_inputs import MEASURED, distance, load_golden
+from headlight.runtime.parity.golden_inputs import distance, load_golden
 from headlight.runtime.runtime import Runtime
 from headlight_export.parity.parity_report import Row, measure
 from headlight_export.parity.reference import Reference
@@ -139,7 +140,8 @@ def _declare(
     declared = {(each.provider, each.precision): each for each in tolerances}
     declared[provider, precision] = _tolerance(provider, precision, limits)
     other = declared.get(("*", precision))
-    widest = {name: max(limit, other.of(name) if other else 0.0) for name, limit in limits.items()}
+    floors = other.limits if other else dict.fromkeys(limits, 0.0)
+    widest = {name: max(limit, floors[name]) for name, limit in limits.items()}
     declared["*", precision] = _tolerance("*", precision, widest)
     return list(declared.values())
 
@@ -172,11 +174,11 @@ def _judge(
     least = exact.bundle.manifest.tolerance(exact.provider, exact.precision)
     if precision == exact.precision:
         for output, error in worst.items():
-            if error > least.of(output):
+            if error > least.limits[output]:
                 raise broken(
-                    name, f"is off by {error:.2g} in {output}, tolerance {least.of(output):.2g}"
+                    name, f"is off by {error:.2g} in {output}, tolerance {least.limits[output]:.2g}"
                 )
-        return quality, rows, {output: least.of(output) for output in MEASURED}
+        return quality, rows, {output: least.limits[output] for output in MEASURED}
     return (
         quality,
         rows,
@@ -199,4 +201,4 @@ def _on_a_device(reference: Reference, sample: Passages) -> dict[str, float]:
 
 
 def _tolerance(provider: str, precision: str, limits: Mapping[str, float]) -> Tolerance:
-    return Tolerance(provider=provider, precision=precision, **limits)
+    return Tolerance(provider=provider, precision=precision, limits=limits)

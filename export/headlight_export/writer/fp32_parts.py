@@ -9,7 +9,8 @@ from typing import Any
 import onnx
 import torch
 
-from headlight.runtime.bundle.manifest import OUTPUT_ROLES, Architecture, Graph, Manifest, Tolerance
+from headlight.outputs.registry import ROLES
+from headlight.runtime.bundle.manifest import Architecture, Graph, Manifest, Tolerance
 from headlight_export.folders.origin import Origin
 from headlight_export.parity.parity_report import SEED
 from headlight_export.parity.reference import Reference, tolerances
@@ -68,15 +69,15 @@ def write_parts(
         graphs=graphs,
         # "*": the limit for providers that are not available here.
         tolerances=(
-            *(Tolerance(provider=p, precision=PRECISION, **limits) for p in (CPU, "*")),
-            Tolerance(provider="*", precision="bf16", **rounded),
+            *(Tolerance(provider=p, precision=PRECISION, limits=limits) for p in (CPU, "*")),
+            Tolerance(provider="*", precision="bf16", limits=rounded),
         ),
         parity=(),
         golden=GOLDEN,
         tokenizer=TOKENIZER if has_tokenizer else None,
         files={},
         source=_source(origin),
-        outputs=tuple(OUTPUT_ROLES),
+        outputs=tuple(ROLES),
         prompts=origin.recipe.prompts,
         default_prompt=origin.recipe.default_prompt,
         include_prompt=config.include_prompt,

@@ -13,7 +13,7 @@ from headlight.interface.attention_grid import layer_pieces
 from headlight.interface.checked_specs import check_pieces
 from headlight.outputs.answer_numbers import check_numbers, kind_of_attention
 from headlight.outputs.contract import require
-from headlight.outputs.maps.wire_form import attention_output
+from headlight.outputs.registry import OUTPUTS
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import AttentionPiece
 from headlight.spec import AttentionSpec
@@ -22,7 +22,7 @@ from headlight.wire.client_codec import encode_request, native, to_input
 from headlight.wire.reassembly import Answer, Assembly
 from headlight.wire.status_errors import error_of_status
 
-REQUEST_ID = "pieces"
+ATTENTION, REQUEST_ID = OUTPUTS["attention"], "pieces"
 
 
 class Pieces:
@@ -41,7 +41,8 @@ class Pieces:
             InvalidInput: the rows of the spec depend on others (uint8, top_k), or an argument
                 cannot be sent.
         """
-        outputs = pb.Outputs(attention=attention_output(spec))
+        self._spec = spec = ATTENTION.checked(spec, 1)
+        outputs = pb.Outputs(attention=ATTENTION.message_of(spec))
         check_pieces(spec)
         encode = encode_request(name, [to_input(text, "text")], outputs, reading)
         self.request = pb.EncodeStreamRequest(id=REQUEST_ID, encode=encode)
@@ -51,10 +52,9 @@ class Pieces:
 
     def expect(self, model: ModelDescription) -> None:
         """Check frames against the model's description. Call this before `receive`."""
-        self._expected = Expected(model, self._name, self.request.encode.outputs, self._reading)
-        self._assembly = Assembly(
-            1, check=functools.partial(self._expected.check, inputs=[self._text]), keep=False
-        )
+        self._expected = Expected(model, self._name, {"attention": self._spec}, self._reading)
+        expect = functools.partial(self._expected.check, inputs=[self._text])
+        self._assembly = Assembly(expect, keep=False)
 
     def requests(self) -> Iterator[pb.EncodeStreamRequest]:
         """Yield the only request."""
@@ -85,7 +85,7 @@ class Pieces:
         require(not self.unanswered, "the stream ended before all attention had come")
 
     def _layers(self, answer: Answer) -> Iterator[AttentionPiece]:
-        layout = answer.layouts["attention"]
+        layout = answer.announced.layouts["attention"]
         values = answer.part("attention", 0)
         self._expected.check_numbers(answer)
         values.flags.writeable = False  # as for chunks, which lie in the messages that brought them

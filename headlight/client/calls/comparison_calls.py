@@ -65,6 +65,8 @@ class Compared(ListWork[pb.CompareRequest]):
             query_reading.get("prompt"), query_reading.get("prompt_name"), QUERY_PROMPTS
         )
         queries = min(tokens + len(prompt.encode()), model.max_length)
+        item_bytes = PASSAGE_BYTES + len(spec.evidence) * (EVIDENCE_BYTES + MATCH_BYTES * queries)
+        token_bytes = self._token_bytes(spec, queries)
         with renamed(PASSAGE):
             super().__init__(
                 model,
@@ -72,16 +74,14 @@ class Compared(ListWork[pb.CompareRequest]):
                 passages,
                 passage_reading,
                 response_bytes(model),
-                item_bytes=PASSAGE_BYTES
-                + len(spec.evidence) * (EVIDENCE_BYTES + MATCH_BYTES * queries),
-                token_bytes=self._token_bytes(spec, queries),
+                size=lambda tokens: item_bytes + token_bytes * tokens,
                 shared=Cost(1, 0, queries, TOKEN_BYTES * queries),
                 default_prompts=PASSAGE_PROMPTS,
             )
         self._expected = ExpectedComparison(model, name, query, spec)
         self._query: tuple[TokenList | None, tuple[int, ...]] | None = None
         self._similarity = ""
-        self._found: list[PassageComparison] = []
+        self._comparisons: list[PassageComparison] = []
         self._matrix_bytes = 0
 
     @staticmethod
@@ -90,10 +90,9 @@ class Compared(ListWork[pb.CompareRequest]):
         cells = 0 if spec.matrix is None else queries * NUMBER_BYTES[spec.matrix]
         return (TOKEN_BYTES if spec.details else 0) + UNIT_BYTES * len(spec.evidence) + cells
 
-    def _with_spans(self, at: int, cost: Cost) -> Cost:
+    def _own_spans(self, at: int) -> tuple[int, int]:
         lists = [each.spans[at] for each in self._spec.evidence if each.spans]
-        size = sum(SPAN_BYTES * (1 + len(own)) for own in lists)
-        return cost._replace(request_bytes=cost.request_bytes + size)
+        return sum(SPAN_BYTES * (1 + len(own)) for own in lists), 0
 
     def request(self, part: range) -> pb.CompareRequest:
         """Return the request for some of the passages, by index."""
@@ -112,29 +111,30 @@ class Compared(ListWork[pb.CompareRequest]):
             InvalidInput: all matrices together are larger than the caller allows.
         """
         passages = self._inputs[part.start : part.stop]
-        found = self._expected.decode(response, passages, part.start)
+        comparisons = self._expected.decode(response, passages, part.start)
         self.check_origin(response.model)
         query = self._expected.tokens(response.query, self._expected.query, "query")
-        told = query, tuple(response.query_tokens)
-        self._query = self._query or told
-        require(told == self._query, "two answers have different tokens of one query")
+        described = query, tuple(response.query_tokens)
+        self._query = self._query or described
+        require(described == self._query, "two answers have different tokens of one query")
         self._similarity = response.similarity
-        self._matrix_bytes += sum(each.matrix.nbytes for each in found if each.matrix is not None)
+        matrices = (each.matrix for each in comparisons)
+        self._matrix_bytes += sum(matrix.nbytes for matrix in matrices if matrix is not None)
         most = self._spec.matrix_max_bytes
         if most is not None and self._matrix_bytes > most:
             raise InvalidInput(
                 "matrix_max_bytes", Reason.MATRICES_BYTES, size=self._matrix_bytes, most=most
             )
-        self._found += found
+        self._comparisons += comparisons
 
     def result(self) -> Comparison:
         """Return the comparison after all answers."""
-        found = self._found
+        passages = self._comparisons
         if self._spec.sort:
-            found = sorted(found, key=lambda each: -each.score)
+            passages = sorted(passages, key=lambda each: -each.score)
         tokens, places = self._query or (None, ())
         return Comparison(
-            self._similarity, tuple(found), tokens, places, self._origin or self._model.ref
+            self._similarity, tuple(passages), tokens, places, self._origin or self._model.ref
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from numpy.typing import ArrayLike
@@ -114,9 +114,7 @@ class ListWork(Generic[RequestT]):
         reading: Prompting,
         answer_bytes: int,
         *,
-        item_bytes: int = 0,
-        token_bytes: int = 0,
-        pair_bytes: int = 0,
+        size: Callable[[int], int],
         alone: bool = False,
         head_mask: ArrayLike | None = None,
         shared: Cost = NOTHING,
@@ -130,9 +128,7 @@ class ListWork(Generic[RequestT]):
             inputs: the inputs to encode.
             reading: how to read texts.
             answer_bytes: capacity of the answer to one request.
-            item_bytes: answer bytes of each input.
-            token_bytes: answer bytes of each token, prompt tokens included.
-            pair_bytes: answer bytes of each pair of tokens.
+            size: returns the most bytes in an answer for an input of so many tokens.
             alone: whether each input has a request of its own.
             head_mask: [L, H], for every input; None: ones.
             shared: cost of each request besides `base` and its inputs.
@@ -148,8 +144,8 @@ class ListWork(Generic[RequestT]):
             0 if self._head_mask is None else self._head_mask.ByteSize() + MASK_FRAMING_BYTES
         )
         # upper bound of its tokens
-        given = reading.get("prompt"), reading.get("prompt_name")
-        prompt = len(model.prompt_text(*given, default_prompts).encode())
+        named = reading.get("prompt"), reading.get("prompt_name")
+        prompt = len(model.prompt_text(*named, default_prompts).encode())
         limits, most_tokens, longest = model.limits, sys.maxsize, sys.maxsize
         most_bytes = without_margin(limits.max_request_bytes or STOCK_MESSAGE_BYTES)
         if not isinstance(base, pb.TokenizeRequest):
@@ -157,21 +153,11 @@ class ListWork(Generic[RequestT]):
             most_tokens, longest = limits.max_request_tokens or sys.maxsize, model.max_length
             if isinstance(base, pb.EncodeRequest) and base.outputs.spans.beyond_max_length:
                 longest = sys.maxsize
-        sizes = (
-            (size, min(tokens + prompt, longest)) for size, tokens in measure(inputs, most_bytes)
-        )
-        costs = [
-            self._with_spans(
-                at,
-                Cost(
-                    1,
-                    size + mask_bytes,
-                    tokens,
-                    item_bytes + tokens * (token_bytes + tokens * pair_bytes),
-                ),
-            )
-            for at, (size, tokens) in enumerate(sizes)
-        ]
+        costs = list[Cost]()
+        for at, (sent, tokens) in enumerate(measure(inputs, most_bytes)):
+            spans_bytes, spans = self._own_spans(at)
+            most = max(min(tokens + prompt, longest), spans)
+            costs.append(Cost(1, sent + mask_bytes + spans_bytes, most, size(most)))
         items = 1 if alone else limits.max_items or sys.maxsize
         capacity = Cost(items, most_bytes - base.ByteSize(), most_tokens, answer_bytes)
         budget = Cost(*(max(1, most - used) for most, used in zip(capacity, shared, strict=True)))
@@ -182,9 +168,9 @@ class ListWork(Generic[RequestT]):
         self.answer_bytes = sum(cost.response_bytes for cost in costs)
         self._origin: ModelRef | None = None  # weights of the first answer
 
-    def _with_spans(self, at: int, cost: Cost) -> Cost:
-        """Return the cost of an input with what the request holds of its spans."""
-        return cost
+    def _own_spans(self, at: int) -> tuple[int, int]:
+        """Return the bytes of the spans of an input in a request, and how many vectors they get."""
+        return 0, 0
 
     def request(self, part: range) -> RequestT:
         """Return the request for some of the inputs, by index."""

@@ -7,51 +7,55 @@ A lone request whose answer fits in a message is a unary call, which costs less:
 
     transport  --receive_whole(part, response)-->  result()
 
-`headlight.client.calls.large_outputs` uses it. The server may shed one request because its queue is
-full. That request waits for another stream, and the others are answered on this one. No new request
-is sent on this stream, because the server would read, tokenise and refuse it.
+The server may shed one request because its queue is full. That request waits for another stream,
+and the others are answered on this one. No new request is sent on this stream, because the server
+would read, tokenise and refuse it.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from numpy.typing import ArrayLike
 
-from headlight.client.calls.list_work import INPUT_BYTES, ITEM_BYTES, Cost, ListWork, response_bytes
+from headlight.client.calls.list_work import (
+    INPUT_BYTES,
+    ITEM_BYTES,
+    TOKEN_BYTES,
+    ListWork,
+    response_bytes,
+)
 from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, Overloaded
 from headlight.interface.arguments import Input, Reading
 from headlight.outputs.contract import malformed, require
+from headlight.outputs.registry import OUTPUTS
 from headlight.pb import headlight_pb2 as pb
+from headlight.results import ModelRef
 from headlight.wire.answer_checks import Expected
-from headlight.wire.client_codec import encode_request
-from headlight.wire.reassembly import Answer, Assembly, Check, whole_answer
+from headlight.wire.client_codec import encode_request, from_model_ref, from_token_info
+from headlight.wire.reassembly import Answer, Assembly, Expect, whole_answer
 from headlight.wire.status_errors import error_of_status
 
-ResultT = TypeVar("ResultT")
+PLACE_BYTES = 40  # of the place of a token or a span in an answer
 
 
-class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
-    """Large outputs of any number of inputs: several requests of one stream, or a unary call.
+class Streamed(ListWork[pb.EncodeRequest]):
+    """An output of any number of inputs: several requests of one stream, or a unary call.
 
     Args:
         model: for the limits.
         name: name of the model, as the caller gave it.
         inputs: the inputs to encode.
-        outputs: the requested outputs.
+        output: the requested output.
+        spec: its spec.
         reading: how to read texts.
-        take: returns the result of one input (by its index in the request) from an answer.
-        token_bytes: most bytes of each token in an answer.
-        pair_bytes: most bytes of each pair of tokens in an answer.
-        alone: whether each input has a request of its own.
         head_mask: [L, H], for every input; None: ones.
-        spans: the spans of each input, if they are given.
+        details: whether the results have their tokens.
     """
 
     def __init__(
@@ -59,56 +63,60 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         model: ModelDescription,
         name: str,
         inputs: Sequence[Input],
-        outputs: pb.Outputs,
+        output: str,
+        spec: Any,
         reading: Reading,
-        take: Callable[[Answer, int], ResultT],
         *,
-        token_bytes: int,
-        pair_bytes: int = 0,
-        alone: bool = False,
         head_mask: ArrayLike | None = None,
-        spans: Sequence[pb.TextSpans] = (),
+        details: bool = True,
     ) -> None:
+        self._output, self._details = OUTPUTS[output], details
+        self._spec = self._output.checked(spec, len(inputs))
         self._max_bytes = model.limits.max_stream_output_bytes
-        self._spans, self._token_bytes = spans, token_bytes
+        self._name, self._reading = name, reading
+        whole = self._output.part(self._spec, range(0))
+        # Whether each request has a spec of its own, and not only inputs.
+        self._divided = whole != self._spec
+        self._expected = Expected(model, name, {output: self._spec}, reading, details=details)
+        token_bytes = PLACE_BYTES + TOKEN_BYTES * details
         super().__init__(
             model,
-            encode_request(name, (), outputs, reading),
+            encode_request(name, (), self._outputs(whole), reading),
             inputs,
             reading,
             self._max_bytes or sys.maxsize,
-            item_bytes=ITEM_BYTES,
-            token_bytes=token_bytes,
-            pair_bytes=pair_bytes,
-            alone=alone,
+            size=lambda tokens: (
+                ITEM_BYTES + token_bytes * tokens + self._expected.data_bytes(tokens)
+            ),
+            # Attention and hidden states are large.
+            alone=self._output.role == "attend",
             head_mask=head_mask,
         )
-        self._expected = Expected(model, name, outputs, reading)
-        self._take = take
-        self._results: dict[int, ResultT] = {}
+        self._results: dict[int, Any] = {}
         # State of this stream: an assembly for each request that was sent and is unanswered. After
         # the first shed request: its error and the time of it.
         self._assemblies: dict[str, Assembly] = {}
-        self._told: tuple[Overloaded, float] | None = None
+        self._shed: tuple[Overloaded, float] | None = None
         # whether the stream has ended: a request was refused for good after all others were
         # answered
         self.over = False
 
-    def _with_spans(self, at: int, cost: Cost) -> Cost:
-        if not self._spans:
-            return cost
-        own = self._spans[at]
-        return cost._replace(
-            request_bytes=cost.request_bytes + own.ByteSize() + INPUT_BYTES,
-            tokens=max(cost.tokens, len(own.spans)),  # at most as many of both
-            response_bytes=cost.response_bytes + len(own.spans) * self._token_bytes,
-        )
+    def _outputs(self, spec: Any) -> pb.Outputs:
+        info = pb.TokenInfoOutput() if self._details else None
+        message = self._output.message_of(spec)
+        return pb.Outputs(**{self._output.name: message}, token_info=info)
+
+    def _own_spans(self, at: int) -> tuple[int, int]:
+        if not self._divided:
+            return 0, 0
+        own = self._output.part(self._spec, range(at, at + 1))
+        return self._outputs(own).ByteSize() + INPUT_BYTES, len(own.kind[0])
 
     def request(self, part: range) -> pb.EncodeRequest:
         """Return the request for some of the inputs, by index, with their own spans."""
         request = super().request(part)
-        if self._spans:
-            request.outputs.spans.given.inputs.extend(self._spans[part.start : part.stop])
+        if self._divided:
+            request.outputs.CopyFrom(self._outputs(self._output.part(self._spec, part)))
         return request
 
     @property
@@ -127,7 +135,7 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
     @property
     def _awaited(self) -> int:
         """Number of answers that this stream owes."""
-        return len(self._assemblies) if self._told else self.unanswered
+        return len(self._assemblies) if self._shed else self.unanswered
 
     def requests(self) -> Iterator[pb.EncodeStreamRequest]:
         """Return the unanswered requests, for a new stream.
@@ -137,24 +145,27 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         checked before.
         """
         # New objects, because gRPC may still iterate over the requests of an earlier stream.
-        self._assemblies, self._told, self.over = {}, None, False
+        self._assemblies, self._shed, self.over = {}, None, False
         return self._drawn(self._unanswered(), self._assemblies)
 
     def _drawn(
         self, left: Sequence[int], assemblies: dict[str, Assembly]
     ) -> Iterator[pb.EncodeStreamRequest]:
         for at in left:
-            if self._told:
+            if self._shed:
                 return
             part = self.parts[at]
             request = self.request(part)
-            assemblies[str(at)] = Assembly(len(part), self._max_bytes, self._check(part, request))
+            assemblies[str(at)] = Assembly(self._expect(part), self._max_bytes)
             yield pb.EncodeStreamRequest(id=str(at), encode=request)
 
-    def _check(self, part: range, request: pb.EncodeRequest) -> Check:
+    def _expect(self, part: range) -> Expect:
         expected = self._expected
-        if self._spans:  # each request has its own
-            expected = dataclasses.replace(expected, outputs=request.outputs)
+        if self._divided:
+            specs = {self._output.name: self._output.part(self._spec, part)}
+            expected = Expected(
+                self._model, self._name, specs, self._reading, details=self._details
+            )
         return functools.partial(expected.check, inputs=self._inputs[part.start : part.stop])
 
     def receive(self, frame: pb.EncodeStreamResponse) -> bool:
@@ -178,20 +189,30 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
 
     def receive_whole(self, part: range, response: pb.EncodeResponse) -> None:
         """Take the answer of a unary call. Raises BadAnswer if it breaks the contract."""
-        check = self._check(part, self.request(part))
-        self._accept(part, whole_answer(response, len(part), check))
+        self._accept(part, whole_answer(response, self._expect(part)))
 
     def _accept(self, part: range, answer: Answer) -> None:
         self._expected.check_numbers(answer)
         self.check_origin(answer.response.model)
-        self._results.update((index, self._take(answer, at)) for at, index in enumerate(part))
+        ref = from_model_ref(answer.response.model)
+        self._results.update(
+            (index, self._result(answer, at, ref)) for at, index in enumerate(part)
+        )
+
+    def _result(self, answer: Answer, at: int, ref: ModelRef) -> Any:
+        """Return the result of one input, by its index in the request."""
+        name = self._output.name
+        arrays = {tensor: answer.part(tensor, at) for tensor in answer.announced.layouts}
+        tokens = from_token_info(answer.response.items[at].tokens)
+        choice, place = self._expected.choices[name], answer.announced.places[name][at]
+        return self._output.result(choice, place, arrays, tokens, ref)
 
     def _refused(self, request_id: str, error: HeadlightError) -> None:
         if not isinstance(error, Overloaded) or error.retry_after_seconds is None:
             self.over = self._awaited == 1
             raise error
         del self._assemblies[request_id]
-        self._told = error, time.monotonic()
+        self._shed = error, time.monotonic()
 
     def finish(self) -> None:
         """Check a stream that ended without an error.
@@ -201,15 +222,15 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
             Overloaded: some requests were shed; the error has the delay before another stream.
         """
         require(not self._awaited, f"the stream ended with {self._awaited} requests unanswered")
-        if self._told is not None:
-            error, told = self._told
+        if self._shed is not None:
+            error, since = self._shed
             # Part of the delay has passed while the others were answered.
             left = round(
-                max(0.0, (error.retry_after_seconds or 0.0) - (time.monotonic() - told)), 3
+                max(0.0, (error.retry_after_seconds or 0.0) - (time.monotonic() - since)), 3
             )
             refusal = error.refusal
             raise Overloaded(refusal.reason, left, refusal.path, **refusal.args)
 
-    def result(self) -> list[ResultT]:
+    def result(self) -> list[Any]:
         """Return the results in the order of the inputs, after all are answered."""
         return [self._results[index] for index in range(len(self._inputs))]

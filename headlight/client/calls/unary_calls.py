@@ -22,12 +22,11 @@ from headlight.client.calls.list_work import ITEM_BYTES, TOKEN_BYTES, ListWork, 
 from headlight.description import ModelDescription
 from headlight.interface.arguments import Input, Prompting, Reading, checked_target
 from headlight.interface.checked_specs import checked_choice
-from headlight.outputs.answer_numbers import check_numbers
 from headlight.outputs.answer_places import check_tokens
-from headlight.outputs.contract import malformed, numbers_of, require, selector_of
-from headlight.outputs.maps.wire_form import attention_output
-from headlight.outputs.output import TYPES
-from headlight.outputs.pooled import pooled_output
+from headlight.outputs.contract import malformed, require, selector_of
+from headlight.outputs.layout import TYPES
+from headlight.outputs.output import part_name
+from headlight.outputs.registry import OUTPUTS
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Embeddings, Occlusion, TokenList
 from headlight.spec import (
@@ -39,17 +38,23 @@ from headlight.spec import (
     packed,
     tokens_like,
 )
-from headlight.wire.answer_checks import Expected, check_model, check_name, check_token_list
+from headlight.wire.answer_checks import (
+    Expected,
+    check_model,
+    check_name,
+    check_token_list,
+    finite_numbers,
+)
 from headlight.wire.client_codec import (
-    DTYPES,
     encode_request,
-    from_bytes,
     from_model_ref,
     from_token_info,
     set_reading,
     to_input,
 )
 from headlight.wire.reassembly import check_items, whole_answer
+
+POOLED, ATTENTION = OUTPUTS["pooled"], OUTPUTS["attention"]
 
 
 class Pooled(ListWork[pb.EncodeRequest]):
@@ -64,7 +69,8 @@ class Pooled(ListWork[pb.EncodeRequest]):
         head_mask: ArrayLike | None,
         reading: Reading,
     ) -> None:
-        base = encode_request(name, (), pb.Outputs(pooled=pooled_output(spec)), reading)
+        spec = POOLED.checked(spec, len(inputs))
+        base = encode_request(name, (), pb.Outputs(pooled=POOLED.message_of(spec)), reading)
         # Checked here too: without inputs there is no call, and the result's memory is reserved.
         if spec.dimensions is not None:
             check_dimensions(spec.dimensions, model.pooled_dim)
@@ -77,10 +83,10 @@ class Pooled(ListWork[pb.EncodeRequest]):
             inputs,
             reading,
             response_bytes(model),
-            item_bytes=item_bytes,
+            size=lambda _: item_bytes,
             head_mask=head_mask,
         )
-        self._expected = Expected(model, name, base.outputs, reading)
+        self._expected = Expected(model, name, {"pooled": spec}, reading)
         self._vectors: dict[VectorType, NDArray[Any]] = {
             dtype: np.empty((len(inputs), extent), TYPES[dtype])
             for dtype, (extent, _) in sizes.items()
@@ -89,19 +95,13 @@ class Pooled(ListWork[pb.EncodeRequest]):
 
     def receive(self, part: range, response: pb.EncodeResponse) -> None:
         """Take the answer to one request. Raises BadAnswer if it breaks the contract."""
-        told = [tensor.dtype for tensor in response.pooled]
-        if told != [numbers_of("DataType")[dtype] for dtype in self._vectors]:
-            raise malformed(
-                f"vectors of the types {told[:8]}, and {', '.join(self._vectors)} were asked for"
-            )
         place = slice(part.start, part.stop)
-        answer = whole_answer(
-            response, len(part), functools.partial(self._expected.check, inputs=self._inputs[place])
-        )
+        expect = functools.partial(self._expected.check, inputs=self._inputs[place])
+        answer = whole_answer(response, expect)
         self._expected.check_numbers(answer)
         self.check_origin(response.model)
         for at, vectors in enumerate(self._vectors.values()):
-            vectors[place] = answer.part("pooled", at)
+            vectors[place] = answer.part(part_name("pooled", at), 0)
         self._counts[:, place] = [
             [item.token_count for item in response.items],
             [item.prompt_token_count for item in response.items],
@@ -126,7 +126,12 @@ class Tokenized(ListWork[pb.TokenizeRequest]):
         set_reading(base, prompting)
         most = response_bytes(model)
         super().__init__(
-            model, base, inputs, prompting, most, item_bytes=ITEM_BYTES, token_bytes=TOKEN_BYTES
+            model,
+            base,
+            inputs,
+            prompting,
+            most,
+            size=lambda tokens: ITEM_BYTES + TOKEN_BYTES * tokens,
         )
         self._name = name
         self._tokens: list[TokenList] = []
@@ -154,7 +159,8 @@ class Tokenized(ListWork[pb.TokenizeRequest]):
 
 def dry_run(name: str, text: Input, spec: AttentionSpec, reading: Reading) -> pb.EncodeRequest:
     """Return a request for the size of the attention of one input."""
-    outputs = pb.Outputs(attention=attention_output(spec))
+    message = ATTENTION.message_of(ATTENTION.checked(spec, 1))
+    outputs = pb.Outputs(attention=message)
     return encode_request(name, [to_input(text, "text")], outputs, reading, dry_run=True)
 
 
@@ -189,11 +195,11 @@ def occlusion_request(
             selector_of(checked_choice("tokens", tokens_like("tokens", tokens)))
             or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL)
         )
-    found = None if target is None else checked_target(target)
-    if isinstance(found, str):
-        request.target_text = found
-    elif found is not None:
-        request.target_vector.values.extend(found.tolist())
+    aim = None if target is None else checked_target(target)
+    if isinstance(aim, str):
+        request.target_text = aim
+    elif aim is not None:
+        request.target_vector.values.extend(aim.tolist())
     return request
 
 
@@ -205,29 +211,14 @@ def occlusion(
     tokens, places = from_token_info(response.item.tokens), tuple(response.tokens)
     check_token_list(tokens, text, 0, "item.tokens")
     check_tokens("tokens", places, len(tokens), None)
-    told, promised = response.moved, pb.DATA_TYPE_FLOAT32
-    require(
-        list(told.shape) == [len(places)],
-        f"distances of the shape {told.shape} for {len(places)} tokens",
-    )
-    require(
-        told.dtype == promised,
-        f"moved has the element type {told.dtype}, and {promised} was promised",
-    )
-    moved = from_bytes(DTYPES[promised], told.data, len(places))
-    check_numbers("moved", moved, "finite", response.model.precision)
+    moved = finite_numbers("moved", response.moved, (len(places),))
     require(moved.min() >= 0, f"moved has the distance {moved.min():.4g}, and none is below 0")
-    found = Occlusion(moved, places, tokens, from_model_ref(response.model))
-    told_target = response.HasField("similarity"), response.HasField("fall")
-    if told_target != (has_target, has_target):
-        raise malformed(f"similarity and fall, present: {told_target}, of a target: {has_target}")
+    moves = Occlusion(moved, places, tokens, from_model_ref(response.model))
+    present = response.HasField("similarity"), response.HasField("fall")
+    if present != (has_target, has_target):
+        raise malformed(f"similarity and fall, present: {present}, of a target: {has_target}")
     if not has_target:
-        return found
+        return moves
     require(math.isfinite(response.similarity), f"similarity is {response.similarity}")
-    require(
-        list(response.fall.shape) == [len(places)] and response.fall.dtype == promised,
-        f"fall has the shape {response.fall.shape} and the type {response.fall.dtype}",
-    )
-    fall = from_bytes(DTYPES[promised], response.fall.data, len(places))
-    check_numbers("fall", fall, "finite", response.model.precision)
-    return dataclasses.replace(found, fall=fall, similarity=response.similarity)
+    fall = finite_numbers("fall", response.fall, (len(places),))
+    return dataclasses.replace(moves, fall=fall, similarity=response.similarity)

@@ -23,6 +23,7 @@ from headlight.spec import (
 )
 
 if TYPE_CHECKING:
+    from headlight.description import ModelDescription
     from headlight.runtime.bundle.manifest import Architecture
 
 ATTENTION = "outputs.attention"
@@ -55,6 +56,11 @@ class Choice:
     def axes(self) -> tuple[str, ...]:
         return self.spec.axes
 
+    @property
+    def common_heads(self) -> tuple[int, ...]:
+        """The heads of each layer, which are the same; for pairs, the head of each."""
+        return tuple(own[0] for own in self.heads) if self.spec.pairs else self.heads[0]
+
     @functools.cached_property
     def needs_tokens(self) -> bool:
         spec = self.spec
@@ -73,7 +79,9 @@ def whole(layers: Iterable[int], heads: int) -> Choice:
     return Choice(AttentionSpec(layers=layers), layers, (tuple(range(heads)),) * len(layers))
 
 
-def resolve_attention(spec: AttentionSpec, architecture: Architecture, pooling: str) -> Choice:
+def resolve_attention(
+    spec: AttentionSpec, architecture: Architecture | ModelDescription, pooling: str
+) -> Choice:
     """Resolve and check a spec, as far as possible without an input.
 
     Raises:
@@ -142,7 +150,7 @@ def _run(field: str, run: Run, count: int) -> range:
 
 
 def _pairs(
-    spec: AttentionSpec, architecture: Architecture
+    spec: AttentionSpec, architecture: Architecture | ModelDescription
 ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
     field = f"{ATTENTION}.pairs"
     _refuse((bool(spec.layers or spec.heads), "pairs", Reason.PAIRS_ALONE))

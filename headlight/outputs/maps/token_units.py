@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headlight import results
 from headlight.errors import InvalidInput, Reason
 from headlight.outputs.maps.resolved_spec import (
     ATTENTION,
@@ -19,7 +20,6 @@ from headlight.outputs.maps.resolved_spec import (
     is_one_token,
 )
 from headlight.outputs.output import Item
-from headlight.results import TokenList
 from headlight.spec import POOLING_MODES, STATISTICS, Span, TokenChoice
 
 if TYPE_CHECKING:
@@ -66,8 +66,16 @@ class Places:
 
 def places_of(item: Item) -> Places:
     """Return the tokens of an item that its choice selects."""
-    found: Places | None = item.places.get("attention")
-    return Places(len(item.ids), left_out=item.left_out) if found is None else found
+    places: Places | None = item.places.get("attention")
+    return Places(len(item.ids), left_out=item.left_out) if places is None else places
+
+
+def axis_units(units: Units | None, length: int) -> results.Units:
+    """Return the tokens of each unit of an axis, for callers; None: each token of the input."""
+    if units is None:
+        return results.Units.of(range(length))
+    starts = () if units.starts is None else units.starts.tolist()
+    return results.Units.of(units.tokens.tolist(), starts)
 
 
 def attention_shape(choice: Choice, places: Places) -> tuple[int, ...]:
@@ -105,9 +113,9 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
     special = np.array(info.special) if info is not None else None
     vector = pooled_token(choice.pooling, length, tokenized.left_out)
     sides = list[Units | None]()
-    for name, wanted in (("queries", spec.queries), ("keys", spec.keys)):
+    for name, selector in (("queries", spec.queries), ("keys", spec.keys)):
         field = f"{ATTENTION}.{name}"
-        tokens = select(field, wanted, length, info, vector)
+        tokens = select(field, selector, length, info, vector)
         if spec.drop_special and special is not None:
             tokens = np.flatnonzero(~special) if tokens is None else tokens[~special[tokens]]
         if tokens is not None and not len(tokens):
@@ -122,7 +130,7 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
 
 
 def select(
-    field: str, wanted: TokenChoice, length: int, info: TokenList | None, vector: int
+    field: str, selector: TokenChoice, length: int, info: results.TokenList | None, vector: int
 ) -> Ids | None:
     """Return the tokens that a selector names, in its order: int64 [m]; None: all.
 
@@ -131,31 +139,31 @@ def select(
     Raises:
         InvalidInput: it names none, one twice, or one that does not exist.
     """
-    if wanted == "all":
+    if selector == "all":
         return None
-    if wanted == "first":
+    if selector == "first":
         return np.zeros(1, dtype=np.int64)
-    if wanted == "pooled":
+    if selector == "pooled":
         return np.array([vector])
-    if wanted == "special":
+    if selector == "special":
         tokens = np.flatnonzero(info.special) if info is not None else np.zeros(0, dtype=np.int64)
         if not len(tokens):
             raise InvalidInput(field, Reason.NO_SPECIAL_TOKEN)
         return tokens
-    if isinstance(wanted, Span):
-        return within(field, wanted, characters_of(info))
-    if len(wanted) > length:
-        raise InvalidInput(field, Reason.MORE_THAN_TOKENS, count=len(wanted), tokens=length)
-    for at, index in enumerate(wanted):
+    if isinstance(selector, Span):
+        return within(field, selector, characters_of(info))
+    if len(selector) > length:
+        raise InvalidInput(field, Reason.MORE_THAN_TOKENS, count=len(selector), tokens=length)
+    for at, index in enumerate(selector):
         if not -length <= index < length:
             raise InvalidInput(f"{field}[{at}]", Reason.NO_SUCH_TOKEN, value=index, last=length - 1)
-    tokens = np.array(wanted, dtype=np.int64) % length
+    tokens = np.array(selector, dtype=np.int64) % length
     if len(np.unique(tokens)) != len(tokens):
         raise InvalidInput(field, Reason.TWICE_FROM_THE_END)
     return tokens
 
 
-def characters_of(info: TokenList | None) -> Ids:
+def characters_of(info: results.TokenList | None) -> Ids:
     """Return each token's first character, end, and text: int64 [3, n].
 
     Raises:
@@ -237,7 +245,7 @@ def _check_spans(spans: Sequence[Span], length: int) -> None:
             raise InvalidInput(f"{ATTENTION}.spans", Reason.OVERLAP, both=both)
 
 
-def known_tokens(tokenized: Tokenized) -> tuple[TokenList, Ids]:
+def known_tokens(tokenized: Tokenized) -> tuple[results.TokenList, Ids]:
     """Return the tokens of an input and the numbers of their words.
 
     Raises:

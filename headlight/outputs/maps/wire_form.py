@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
-from headlight.interface.checked_specs import checked_attention
-from headlight.outputs.answer_places import check_numbers_of, check_tokens, resolved
+import numpy as np
+
+from headlight.outputs.answer_places import check_listed, check_tokens
 from headlight.outputs.contract import (
     indices_in,
     known,
@@ -19,14 +20,12 @@ from headlight.outputs.contract import (
     span_message,
     token_choice,
 )
-from headlight.outputs.layout import Layout
 from headlight.outputs.maps.resolved_spec import Choice
-from headlight.outputs.maps.token_units import Units, places_of
+from headlight.outputs.maps.token_units import Places, Units, places_of
 from headlight.outputs.output import Item
 from headlight.spec import NUMBER_BYTES, STATISTICS, AttentionSpec, TokenChoice, Unit
 
 if TYPE_CHECKING:
-    from headlight.description import ModelDescription
     from headlight.pb import headlight_pb2 as pb
 
 
@@ -60,9 +59,8 @@ def attention_spec(message: pb.AttentionOutput) -> AttentionSpec:
     )
 
 
-def attention_output(spec: AttentionSpec) -> pb.AttentionOutput:
-    """Encode an attention spec. Raises InvalidInput as `checked_attention`."""
-    spec = checked_attention(spec)
+def attention_message(spec: AttentionSpec) -> pb.AttentionOutput:
+    """Encode a checked attention spec."""
     message: pb.AttentionOutput = messages().AttentionOutput(
         queries=selector_of(spec.queries),
         keys=selector_of(spec.keys),
@@ -86,21 +84,20 @@ def announce(response: pb.EncodeResponse, choice: Choice, items: Sequence[Item])
     spec = choice.spec
     places = [(each.queries, each.keys) for each in map(places_of, items)]
     message = messages()
-    told = message.AttentionMap(
+    described = message.AttentionMap(
         axes=choice.axes,
-        # Each layer has the same heads; pairs have one each.
-        heads=[heads[0] for heads in choice.heads] if spec.pairs else choice.heads[0],
+        heads=choice.common_heads,
         reduce=[numbers_of("Reduction")[name] for name in spec.reduce],
         statistics=STATISTICS if "statistics" in spec.reduce else (),
         scores=spec.scores,
         drop_special=spec.drop_special,
     )
     if any(queries or keys for queries, keys in places):
-        told.places.extend(
+        described.places.extend(
             message.AttentionPlaces(queries=_units(queries), keys=_units(keys))
             for queries, keys in places
         )
-    response.attention_map.CopyFrom(told)
+    response.attention_map.CopyFrom(described)
 
 
 def _units(units: Units | None) -> pb.Units | None:
@@ -113,73 +110,37 @@ def _units(units: Units | None) -> pb.Units | None:
     )
 
 
-def extents(told: pb.AttentionMap, at: int, count: int) -> dict[str, int]:
-    """Return the extents that some axes must have for one input of `count` tokens."""
-    places = told.places[at] if at < len(told.places) else messages().AttentionPlaces()
-    return {
-        "head": len(told.heads),
-        "statistic": len(told.statistics),
-        "query": len(places.queries.starts or places.queries.tokens)
-        if places.HasField("queries")
-        else count,
-        "key": len(places.keys.starts or places.keys.tokens) if places.HasField("keys") else count,
-    }
+def attention_places(
+    described: pb.AttentionMap, choice: Choice, counts: Sequence[int]
+) -> list[Places]:
+    """Return the rows and columns of each input, of so many tokens, that an answer describes.
 
-
-def check_attention(
-    model: ModelDescription,
-    spec: AttentionSpec,
-    response: pb.EncodeResponse,
-    layouts: Mapping[str, Layout],
-) -> None:
-    """Check axes, layers, heads, rows and columns of attention.
-
-    Raises BadAnswer if they are not those requested.
+    Raises BadAnswer if they, its axes or its heads are not those requested.
     """
-    told, layout = response.attention_map, layouts["attention"]
-    layers, heads = resolved(spec.layers, model.layers), resolved(spec.heads, model.heads)
-    if spec.pairs:
-        layers = tuple(layer % model.layers for layer, _ in spec.pairs)
-        heads = tuple(head % model.heads for _, head in spec.pairs)
-    lists: list[tuple[str, Sequence[object], Sequence[object] | None]] = [
-        ("attention_map.axes", told.axes, spec.axes),
-        ("attention.layers", layout.layers, layers),
-        ("attention_map.heads", told.heads, heads),
-        (
-            "attention_map.statistics",
-            told.statistics,
-            STATISTICS if "statistics" in spec.reduce else (),
-        ),
-    ]
-    for output, shapes in (
-        ("attention_indices", layout.shapes),
-        ("attention_scales", [each[:-1] for each in layout.shapes]),
-    ):
-        if output in layouts:
-            lists.append((f"{output}.shapes", layouts[output].shapes, shapes))
-    for field, found, expected in lists:
-        check_numbers_of(field, found, expected)
-    for at, (shape, item) in enumerate(zip(layout.shapes, response.items, strict=True)):
-        places = told.places[at] if at < len(told.places) else messages().AttentionPlaces()
-        check_units("queries", places, item.token_count, spec.queries, spec)
-        keys = check_units("keys", places, item.token_count, spec.keys, spec)
-        require(
-            not spec.top_k or shape[-1] == min(spec.top_k, keys),
-            (
-                f"attention has rows of {shape[-1]} entries, "
-                f"and top_k {spec.top_k} of {keys} was asked for"
-            ),
+    statistics = STATISTICS if "statistics" in choice.spec.reduce else ()
+    check_listed("attention_map.axes", described.axes, choice.axes)
+    check_listed("attention_map.heads", described.heads, choice.common_heads)
+    check_listed("attention_map.statistics", described.statistics, statistics)
+    every = described.places or [messages().AttentionPlaces()] * len(counts)
+    require(len(every) == len(counts), f"attention_map.places of {len(every)} inputs")
+    return [
+        Places(
+            count,
+            _units_in("queries", own, count, choice.spec.queries, choice.spec),
+            _units_in("keys", own, count, choice.spec.keys, choice.spec),
         )
+        for own, count in zip(every, counts, strict=True)
+    ]
 
 
-def check_units(
+def _units_in(
     field: Literal["queries", "keys"],
     places: pb.AttentionPlaces,
     count: int,
     choice: TokenChoice,
     spec: AttentionSpec,
-) -> int:
-    """Return the number of rows or columns.
+) -> Units | None:
+    """Return the units of rows or columns; None: each token.
 
     Args:
         field: rows (queries) or columns (keys).
@@ -194,7 +155,7 @@ def check_units(
     if not places.HasField(field):
         untouched = choice == "all" and spec.unit == "token"
         require(untouched, f"attention_map.places lacks {field}, which were chosen or grouped")
-        return count
+        return None
     where, units = (
         f"attention_map.places.{field}",
         places.queries if field == "queries" else places.keys,
@@ -205,7 +166,7 @@ def check_units(
         not whole or (choice != "all" and not units.starts),
         (
             f"{where} chooses or groups tokens, and each of "
-            f"{'all' if choice == 'all' else 'some'} was asked for"
+            f"{'all' if choice == 'all' else 'some'} was requested"
         ),
     )
     check_tokens(where, units.tokens, count, choice if whole else "all")
@@ -215,4 +176,4 @@ def check_units(
         or (starts[0] == 0 and starts == sorted(set(starts)) and starts[-1] < len(units.tokens)),
         f"{where} has units that begin at {starts[:20]}, of {len(units.tokens)} tokens",
     )
-    return len(starts or units.tokens)
+    return Units(np.array(units.tokens), np.array(starts) if starts else None)

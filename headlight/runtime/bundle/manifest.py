@@ -11,6 +11,7 @@ from typing import Any
 
 from headlight.description import Parity, Quality
 from headlight.errors import BundleError
+from headlight.outputs.registry import MEASURED, OUTPUTS, ROLES
 from headlight.runtime.bundle.manifest_fields import MANIFEST, Fields
 from headlight.runtime.bundle.prompts import LONGEST_PROMPT
 from headlight.spec import POOLING_MODES
@@ -20,15 +21,6 @@ from headlight.spec import POOLING_MODES
 FORMAT_VERSION = 4
 PREVIOUS_VERSION = 3  # which is read, too
 TASKS = ("embed",)  # that are served; "rerank" and "classify" have their place in the format
-# The outputs that the runtime knows, and the graph that each needs.
-OUTPUT_ROLES = {
-    "pooled": "embed",
-    "tokens": "embed",
-    "attention": "attend",
-    "hidden": "attend",
-    "token_info": "embed",
-    "spans": "embed",  # and `head`, if there are Dense layers behind pooling
-}
 # Far beyond any model, and small enough that sizes computed from them fit in 64 bits.
 MOST_LAYERS = MOST_HEADS = 1 << 10
 WIDEST = LONGEST = 1 << 20
@@ -68,21 +60,11 @@ class Graph:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """Largest acceptable distance from PyTorch, by output, on one provider in one precision.
-
-    pooled and attention: absolute; tokens and hidden: divided by max(1, RMS of the row).
-    """
+    """Largest acceptable distance from PyTorch, by output, on one provider in one precision."""
 
     provider: str  # "*": any provider that the exporter could not try
     precision: str
-    pooled: float
-    tokens: float
-    attention: float
-    hidden: float
-
-    def of(self, output: str) -> float:
-        """Return the tolerance of "pooled", "tokens", "attention" or "hidden"."""
-        return float(getattr(self, output))
+    limits: Mapping[str, float]  # absolute, or by row: `headlight.outputs.output.Output.by_row`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -130,7 +112,7 @@ class Manifest:
     tokenizer: str | None
     files: Mapping[str, FileEntry]
     source: Mapping[str, Any]  # its origin; informative
-    outputs: tuple[str, ...]  # that its graphs give; those not in OUTPUT_ROLES are not served
+    outputs: tuple[str, ...]  # that its graphs give; those not in ROLES are not served
     task: str = "embed"  # one of TASKS
     labels: tuple[str, ...] = ()  # of a model that classifies, in the order of its scores
     # Put before texts, by name.
@@ -162,7 +144,7 @@ class Manifest:
     @property
     def attends(self) -> bool:
         """Whether an output needs the graph `attend`."""
-        return any(OUTPUT_ROLES.get(name) == "attend" for name in self.outputs)
+        return any(ROLES.get(name) == "attend" for name in self.outputs)
 
     def graph(self, role: str, provider: str, precision: str) -> Graph:
         """Return the graph of a role for a provider and precision.
@@ -194,15 +176,17 @@ class Manifest:
         Raises:
             BundleError: neither is declared.
         """
-        for wanted in (provider, "*"):
+        for name in (provider, "*"):
             for tolerance in self.tolerances:
-                if (tolerance.provider, tolerance.precision) == (wanted, precision):
+                if (tolerance.provider, tolerance.precision) == (name, precision):
                     return tolerance
         raise BundleError(f"no tolerance declared for precision {precision}", MANIFEST)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that `parse` reads."""
-        return dataclasses.asdict(self)
+        values = dataclasses.asdict(self)
+        flat = [each | each.pop("limits") for each in values["tolerances"]]
+        return values | {"tolerances": flat}
 
     @classmethod
     def parse(cls, values: object) -> Manifest:
@@ -245,7 +229,7 @@ class Manifest:
             normalize=top.take("normalize", bool),
             accepts=top.strings("accepts"),
             graphs=graphs,
-            tolerances=tuple(fields.record(Tolerance) for fields in top.children("tolerances")),
+            tolerances=tuple(map(_tolerance, top.children("tolerances"))),
             parity=tuple(fields.record(Parity) for fields in top.children("parity")),
             golden=top.take("golden", str),
             tokenizer=top.text_or_null("tokenizer"),
@@ -303,9 +287,11 @@ def _task(top: Fields) -> str:
 
 def _outputs_of(roles: Collection[str], dense_layers: int | None) -> tuple[str, ...]:
     """Return the outputs that graphs of these roles give."""
-    spans = dense_layers == 0 or "head" in roles
+    dense = dense_layers == 0 or "head" in roles
     return tuple(
-        name for name, role in OUTPUT_ROLES.items() if role in roles and (spans or name != "spans")
+        name
+        for name, role in ROLES.items()
+        if role in roles and (dense or name not in OUTPUTS or not OUTPUTS[name].behind_pooling)
     )
 
 
@@ -313,9 +299,18 @@ def _outputs(top: Fields, given: Collection[str]) -> tuple[str, ...]:
     """Return the declared outputs. A later version may have declared some that are not known."""
     outputs = top.strings("outputs")
     for name in outputs:
-        if name in OUTPUT_ROLES and name not in given:
+        if name in ROLES and name not in given:
             raise BundleError(f"outputs has {name}, which none of the graphs gives", MANIFEST)
     return outputs
+
+
+def _tolerance(fields: Fields) -> Tolerance:
+    limits = {name: fields.number(name) for name in MEASURED}
+    return Tolerance(
+        provider=fields.take("provider", str),
+        precision=fields.take("precision", str),
+        limits=limits,
+    )
 
 
 def _prompts(fields: Fields) -> dict[str, str]:

@@ -61,6 +61,13 @@ class Fields:
             raise self._wrong(name, value, f"{least} to {most}")
         return value
 
+    def number(self, name: str, least: float = 0) -> float:
+        """Return a finite number of at least `least`."""
+        value: float = self.take(name, float)
+        if not least <= value < float("inf"):
+            raise self._wrong(name, value, "a number" if least else "at least 0")
+        return value
+
     def counts(self, name: str, most: int) -> tuple[int, ...]:
         """Return a list of different integers from 1 to `most`."""
         values = self.take(name, list)
@@ -115,10 +122,10 @@ class Fields:
                 values[name] = self.count(name, counts[name])
             elif hint == tuple[str, ...]:
                 values[name] = self.strings(name)
+            elif hint is float:
+                values[name] = self.number(name, least)
             else:
                 values[name] = self.take(name, hint)
-            if hint is float and not least <= values[name] < float("inf"):
-                raise self._wrong(name, values[name], "a number" if least else "at least 0")
         return kind(**values)
 
     def child(self, name: str) -> Fields:

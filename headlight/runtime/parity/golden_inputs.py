@@ -13,7 +13,7 @@ import numpy as np
 
 from headlight.errors import BundleError
 from headlight.outputs.output import Output
-from headlight.outputs.registry import OUTPUTS
+from headlight.outputs.registry import MEASURED, OUTPUTS
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.file_contents import plain_arrays
 from headlight.runtime.bundle.manifest import Architecture, Manifest
@@ -22,8 +22,6 @@ from headlight.runtime.values import Arrays, Floats, Ids
 
 SHORT_TOKENS = 48  # as long as the texts that the exporter prefers
 MASKED = "masked_"  # prefix of inputs with ignored tokens; bundles of an earlier export have none
-# Outputs with answers of PyTorch; the distance of others follows from these.
-MEASURED = tuple(name for name, output in OUTPUTS.items() if output.tolerance == name)
 
 
 class Golden(NamedTuple):
@@ -145,9 +143,8 @@ def _check(own: Arrays, where: str, manifest: Manifest) -> None:
     """
     n = own["ids"].size
     every = everything(manifest.architecture)
-    item = EncodeItem(np.zeros(n, np.int64), every)
     shapes: dict[str, tuple[int, ...]] = {
-        name: OUTPUTS[name].tensors(every[name], item, manifest.architecture)[0].shape
+        name: OUTPUTS[name].tensors(every[name], None, n, manifest.architecture)[0].shape
         for name in MEASURED
     }
     shapes |= {"ids": (n,), "segments": (n,), "occluded": (), "left_out": ()}

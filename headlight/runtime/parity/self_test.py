@@ -84,7 +84,7 @@ class SelfTest:
         tolerance = self._manifest.tolerance(self._provider, self._precision)
         with self._engine.faults.probing():
             for found in self.errors(golden):
-                limit = tolerance.of(OUTPUTS[found.output].tolerance)
+                limit = tolerance.limits[OUTPUTS[found.output].tolerance]
                 if not found.error <= limit:
                     what = f"golden {found.output} {found.about}".rstrip()
                     far = f"is off by {found.error:.3g} on {self._provider}/{self._precision}"
@@ -172,7 +172,7 @@ class SelfTest:
         if graph is None:
             return
         vectors, answers = load_head(self._bundle)
-        limit = self._manifest.tolerance(self._provider, graph.precision).of("tokens")
+        limit = self._manifest.tolerance(self._provider, graph.precision).limits["tokens"]
         try:
             error = distance("tokens", self._engine.head(vectors), answers)
         except EngineError:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headlight.comparison import CompareSpec, Evidence, EvidenceSpec, PassageComparison
 from headlight.description import ModelDescription
 from headlight.interface.arguments import Input
-from headlight.outputs.answer_numbers import check_numbers
 from headlight.outputs.contract import malformed, numbers_of, require
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
 from headlight.spec import Span
-from headlight.wire.answer_checks import check_model, check_token_list, texts_of
-from headlight.wire.client_codec import DTYPES, from_bytes, from_token_info
+from headlight.wire.answer_checks import check_model, check_token_list, finite_numbers, texts_of
+from headlight.wire.client_codec import from_token_info
 
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
@@ -32,7 +29,7 @@ class ExpectedComparison:
         model: the model as GetModel described it.
         name: name of the model as the caller gave it; "" stands for the described model.
         query: the query.
-        spec: what was asked for.
+        spec: the request.
     """
 
     model: ModelDescription
@@ -73,16 +70,16 @@ class ExpectedComparison:
         check_model(response.model, self.model, self.name)
         if response.similarity not in SIMILARITIES:
             raise malformed(f"similarity is {response.similarity[:40]!r}")
-        found = list(response.passages)
-        if [each.index for each in found] != list(range(len(passages))):
+        compared = list(response.passages)
+        if [each.index for each in compared] != list(range(len(passages))):
             raise malformed(
-                f"{len(found)} comparisons, not in the order of {len(passages)} passages"
+                f"{len(compared)} comparisons, not in the order of {len(passages)} passages"
             )
         query = self.tokens(response.query, self.query, "query")
         check_places("query_tokens", response.query_tokens, 0 if query is None else len(query))
         return [
             self._passage(response, each, given, first)
-            for each, given in zip(found, passages, strict=True)
+            for each, given in zip(compared, passages, strict=True)
         ]
 
     def _passage(
@@ -101,21 +98,21 @@ class ExpectedComparison:
             and [each.method for each in message.evidence]
             == [numbers_of("EvidenceMethod")[each.method] for each in spec.evidence]
         )
-        require(fitting, f"{field} has other contents than were asked for")
+        require(fitting, f"{field} has other contents than were requested")
         matrix = None
         if spec.matrix is not None:
             shape = (queries, len(message.tokens))
-            matrix = _numbers(
-                f"{field}.matrix", message.matrix, shape, numbers_of("DataType")[spec.matrix]
-            )
+            matrix = finite_numbers(f"{field}.matrix", message.matrix, shape, spec.matrix)
         evidence = [
-            self._evidence(f"{field}.evidence[{at}]", wanted, each, given, count, queries)
-            for at, (wanted, each) in enumerate(zip(spec.evidence, message.evidence, strict=True))
+            self._evidence(f"{field}.evidence[{at}]", requested, each, given, count, queries)
+            for at, (requested, each) in enumerate(
+                zip(spec.evidence, message.evidence, strict=True)
+            )
         ]
-        for at, (wanted, each) in enumerate(zip(spec.evidence, evidence, strict=True)):
-            if wanted.unit == "span":
-                asked = wanted.spans[first + message.index]
-                _check_spans(f"{field}.evidence[{at}].characters", each, asked, wanted.top_k)
+        for at, (requested, each) in enumerate(zip(spec.evidence, evidence, strict=True)):
+            if requested.unit == "span":
+                given = requested.spans[first + message.index]
+                _check_spans(f"{field}.evidence[{at}].characters", each, given, requested.top_k)
         return PassageComparison(
             first + message.index,
             message.score,
@@ -129,16 +126,16 @@ class ExpectedComparison:
     def _evidence(
         self,
         field: str,
-        wanted: EvidenceSpec,
+        requested: EvidenceSpec,
         message: pb.Evidence,
         given: Input,
         count: int,
         queries: int,
     ) -> Evidence:
         units = _units(f"{field}.units", message.units, count)
-        most = len(units) if wanted.top_k is None else wanted.top_k
-        require(len(units) <= most, f"{field} has {len(units)} units, and {most} were asked for")
-        weights = _numbers(f"{field}.weights", message.weights, (len(units),))
+        most = len(units) if requested.top_k is None else requested.top_k
+        require(len(units) <= most, f"{field} has {len(units)} units, and {most} were requested")
+        weights = finite_numbers(f"{field}.weights", message.weights, (len(units),))
         texts = texts_of(given)
         if len(message.characters) != (len(units) if texts else 0):
             raise malformed(f"{field} has {len(message.characters)} spans for {len(units)} units")
@@ -146,17 +143,19 @@ class ExpectedComparison:
         if any(not span.start <= span.end <= len(texts[0]) for span in characters):
             raise malformed(f"{field}.characters leave the text that was sent")
         matched, cosines = tuple(message.matched_tokens), None
-        if wanted.method == "late_interaction":
+        if requested.method == "late_interaction":
             if len(matched) not in (0, queries) or max(matched, default=-1) >= count:
                 raise malformed(f"{field} matches {len(matched)} tokens of {queries}")
-            cosines = _numbers(f"{field}.matched_cosines", message.matched_cosines, (len(matched),))
-        return Evidence(wanted.method, units, characters, weights, matched, cosines)
+            cosines = finite_numbers(
+                f"{field}.matched_cosines", message.matched_cosines, (len(matched),)
+            )
+        return Evidence(requested.method, units, characters, weights, matched, cosines)
 
 
-def _check_spans(field: str, found: Evidence, asked: Sequence[Span], top_k: int | None) -> None:
+def _check_spans(field: str, evidence: Evidence, given: Sequence[Span], top_k: int | None) -> None:
     """Raise BadAnswer unless the units are the spans that were sent, or `top_k` of them."""
-    spans = [(span.start, span.end) for span in found.characters]
-    sent = [(span.start, span.end) for span in asked]
+    spans = [(span.start, span.end) for span in evidence.characters]
+    sent = [(span.start, span.end) for span in given]
     fits = spans == sent
     if top_k is not None:
         fits = len(set(spans)) == len(spans) == min(top_k, len(sent)) and set(spans) <= set(sent)
@@ -176,15 +175,3 @@ def _units(field: str, message: pb.Units, count: int) -> tuple[tuple[int, ...], 
     if max(tokens, default=-1) >= count or bounds[0] or bounds != sorted(set(bounds)):
         raise malformed(f"{field} do not name tokens of {count}")
     return tuple(tuple(tokens[begin:end]) for begin, end in itertools.pairwise(bounds))
-
-
-def _numbers(
-    field: str, tensor: pb.Tensor, shape: tuple[int, ...], dtype: int = pb.DATA_TYPE_FLOAT32
-) -> NDArray[Any]:
-    """Return finite numbers of a shape and a type. Raises BadAnswer."""
-    if tuple(tensor.shape) != shape or tensor.dtype != dtype:
-        raise malformed(f"{field} has the type {tensor.dtype} and the shape {tuple(tensor.shape)}")
-    numbers = from_bytes(DTYPES[dtype], tensor.data, int(np.prod(shape))).reshape(shape)
-    if numbers.size:
-        check_numbers(field, numbers, "finite", "")
-    return numbers

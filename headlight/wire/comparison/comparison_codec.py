@@ -12,16 +12,16 @@ from headlight.spec import RowType
 
 def compare_spec(message: pb.CompareRequest) -> CompareSpec:
     """Decode a spec, unchecked. Raises InvalidInput: this side does not know a value."""
-    wanted = message.matrix
+    matrix = message.matrix
     return CompareSpec(
         late_interaction=message.HasField("late_interaction"),
         evidence=tuple(
             _evidence_spec(f"evidence[{at}]", each) for at, each in enumerate(message.evidence)
         ),
-        matrix=known("matrix.dtype", "DataType", wanted.dtype, get_args(RowType), "float32")
+        matrix=known("matrix.dtype", "DataType", matrix.dtype, get_args(RowType), "float32")
         if message.HasField("matrix")
         else None,
-        matrix_max_bytes=wanted.max_bytes if wanted.HasField("max_bytes") else None,
+        matrix_max_bytes=matrix.max_bytes if matrix.HasField("max_bytes") else None,
         sort=message.sort,
     )
 

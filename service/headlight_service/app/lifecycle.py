@@ -359,7 +359,7 @@ def _table(
     manifest, ref = model.runtime.bundle.manifest, model.ref
     variant = (ref.provider, ref.precision)
     proof = worst_pooled(row for row in manifest.parity if (row.provider, row.precision) == variant)
-    limit = manifest.tolerance(*variant).pooled if proof is None else proof.tolerance
+    limit = manifest.tolerance(*variant).limits["pooled"] if proof is None else proof.tolerance
     commands = ['embed "two paths"'] if "text" in model.accepts else []
     if commands and model.gives("attention"):
         commands.append('attend "join two paths" --open')

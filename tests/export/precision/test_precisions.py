@@ -72,7 +72,7 @@ def test_every_precision_of_every_scheme_is_within_its_declared_tolerance(
         every = items(runtime, (3, 1, 29, 80), everything(runtime.bundle.manifest.architecture))
         for item, result in zip(every, runtime.engine.run(every), strict=True):
             for name, error in distances(result, pytorch(encoder, item)).items():
-                assert error <= tolerance.of(name), (provider, precision, name)
+                assert error <= tolerance.limits[name], (provider, precision, name)
         vectors = items(runtime, (3, 1, 29, 80), Selection(tokens=True))
         for item, result in zip(vectors, runtime.engine.run(vectors), strict=True):
             expected = {
@@ -81,7 +81,7 @@ def test_every_precision_of_every_scheme_is_within_its_declared_tolerance(
                 if name in ("pooled", "tokens")
             }
             for name, error in distances(result, expected).items():
-                assert error <= tolerance.of(name), (provider, precision, name)
+                assert error <= tolerance.limits[name], (provider, precision, name)
 
 
 def test_family_specific_layers_are_converted(tmp_path: Path, texts: Path) -> None:

@@ -106,7 +106,7 @@ def test_int8_on_openvino_is_served_within_its_declared_tolerance(calibrated: Pa
     assert got.pooled is not None
     error = float(np.abs(got.pooled - expected.pooled).max())
     tolerance = Bundle(calibrated).manifest.tolerance("openvino", "int8")
-    assert 1e-5 < error <= tolerance.pooled
+    assert 1e-5 < error <= tolerance.limits["pooled"]
 
 
 def test_the_self_test_refuses_int8_outside_its_tolerance(calibrated: Path, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_served_vectors_are_those_of_the_graph_that_nncf_returned(
 
 def test_a_vector_of_static_int8_does_not_depend_on_its_batch(runtime: Runtime) -> None:
     """The graph with attention adds up in another order, which can round to another int8 value."""
-    tolerance = runtime.bundle.manifest.tolerance("openvino", "int8").pooled
+    tolerance = runtime.bundle.manifest.tolerance("openvino", "int8").limits["pooled"]
     together = runtime.engine.run(items(Selection(tokens=True)))
     for item, batched in zip(items(Selection(tokens=True)), together, strict=True):
         [alone] = runtime.engine.run([item])

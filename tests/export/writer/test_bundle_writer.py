@@ -11,9 +11,9 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from headlight.outputs.maps.resolved_spec import whole
+from headlight.outputs.registry import MEASURED
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.bundle.bundle import Bundle
-from headlight.runtime.parity.golden_inputs import MEASURED
 from headlight.runtime.values import Floats, Ids
 from headlight_export.command import main
 from headlight_export.parity import parity_report

@@ -14,8 +14,7 @@ from headlight import AsyncClient, AttentionSpec, Client, DeadlineExceeded, Run
 from headlight.client.calls.unary_calls import occlusion_request
 from headlight.errors import InvalidInput
 from headlight.outputs.contract import selector_of
-from headlight.outputs.hidden import hidden_output
-from headlight.outputs.maps.wire_form import attention_output
+from headlight.outputs.registry import OUTPUTS
 from headlight.spec import HiddenSpec, indices_of
 from tests.headlight.fake_server import FakeServicer
 
@@ -29,7 +28,8 @@ def test_numpy_integers_select_layers_like_python_integers(client: Client, layer
 
 
 def test_token_ids_may_be_an_array() -> None:
-    output = hidden_output(HiddenSpec(tokens=np.array([2, 0])))  # type: ignore[arg-type] # what callers write
+    hidden = OUTPUTS["hidden"]
+    output = hidden.message_of(hidden.checked(HiddenSpec(tokens=np.array([2, 0])), 1))  # type: ignore[arg-type] # what callers write
     assert list(output.tokens.indices.indices) == [2, 0]
     assert list(occlusion_request("", "one", np.array([1]), {}).tokens.indices.indices) == [1]  # type: ignore[arg-type]
     assert selector_of("all") is None
@@ -50,7 +50,9 @@ def test_invalid_token_ids_are_refused_by_name(client: Client, tokens: Any) -> N
 
 
 def test_spans_may_be_plain_tuples() -> None:
-    [span] = attention_output(AttentionSpec(unit="span", spans=((3, 5),))).spans  # type: ignore[arg-type]
+    spec = AttentionSpec(unit="span", spans=((3, 5),))  # type: ignore[arg-type]
+    attention = OUTPUTS["attention"]
+    [span] = attention.message_of(attention.checked(spec, 1)).spans
     assert (span.start, span.end, span.text) == (3, 5, 0)
 
 
@@ -197,7 +199,7 @@ def test_a_range_of_tokens_is_refused(client: Client) -> None:
     for ask in (
         lambda: AttentionSpec.of(queries=run),
         lambda: AttentionSpec.of(keys=run),
-        lambda: attention_output(AttentionSpec(queries=run)),
+        lambda: OUTPUTS["attention"].checked(AttentionSpec(queries=run), 1),
         lambda: client.hidden("one two", tokens=run),
         lambda: client.occlusion("one two", run),
     ):

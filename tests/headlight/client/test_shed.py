@@ -11,7 +11,6 @@ import pytest
 
 from headlight import AsyncClient, Client, EngineError, Overloaded
 from headlight.client.call_flow import MOST_RETRIES, Retries
-from headlight.client.calls.large_outputs import bare_token_vectors
 from headlight.client.calls.stream_calls import Streamed
 from headlight.errors import HeadlightError
 from headlight.pb import headlight_pb2 as pb
@@ -136,10 +135,10 @@ def test_a_permanent_refusal_is_an_error_at_once(client: Client, servicer: FakeS
 
 
 @pytest.fixture
-def work() -> Streamed[Any]:
+def work() -> Streamed:
     """Return four requests."""
     model = from_model(FakeServicer(default_limits()).GetModel(pb.GetModelRequest(), None))
-    return bare_token_vectors(model, "", TEXTS, TokensSpec(), {})
+    return Streamed(model, "", TEXTS, "tokens", TokensSpec(), {}, details=False)
 
 
 def refusal(request: pb.EncodeStreamRequest, delay_ms: int = 2000) -> pb.EncodeStreamResponse:
@@ -147,14 +146,14 @@ def refusal(request: pb.EncodeStreamRequest, delay_ms: int = 2000) -> pb.EncodeS
     return pb.EncodeStreamResponse(id=request.id, error=error)
 
 
-def answer_all(work: Streamed[Any], requests: Iterator[pb.EncodeStreamRequest]) -> None:
+def answer_all(work: Streamed, requests: Iterator[pb.EncodeStreamRequest]) -> None:
     servicer = FakeServicer(default_limits())
     for request in requests:
         for frame in frames_of(request.id, servicer.serve(request.encode)):
             work.receive(frame)
 
 
-def test_no_requests_follow_a_shed_one_on_its_stream(work: Streamed[Any]) -> None:
+def test_no_requests_follow_a_shed_one_on_its_stream(work: Streamed) -> None:
     requests = work.requests()
     first, second = next(requests), next(requests)
     assert work.receive(refusal(second)) is False
@@ -167,11 +166,11 @@ def test_no_requests_follow_a_shed_one_on_its_stream(work: Streamed[Any]) -> Non
     assert [request.id for request in again] == ["1", "2", "3"]
     answer_all(work, iter(again))
     work.finish()
-    assert [len(rows) for rows in work.result()]
+    assert [len(each.vectors) for each in work.result()]
 
 
 def test_the_delay_counts_from_when_the_request_was_shed(
-    work: Streamed[Any], monkeypatch: pytest.MonkeyPatch
+    work: Streamed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
     monkeypatch.setattr("headlight.client.calls.stream_calls.time.monotonic", lambda: now[0])
@@ -183,18 +182,18 @@ def test_the_delay_counts_from_when_the_request_was_shed(
         assert caught.value.retry_after_seconds == left
 
 
-def without_an_answer(work: Streamed[Any], requests: Iterator[pb.EncodeStreamRequest]) -> None:
+def without_an_answer(work: Streamed, requests: Iterator[pb.EncodeStreamRequest]) -> None:
     next(requests)
     work.finish()
 
 
-def with_a_refusal_alone(work: Streamed[Any], requests: Iterator[pb.EncodeStreamRequest]) -> None:
+def with_a_refusal_alone(work: Streamed, requests: Iterator[pb.EncodeStreamRequest]) -> None:
     next(requests)
     work.receive(refusal(next(requests)))
     work.finish()
 
 
-def with_a_second_refusal(work: Streamed[Any], requests: Iterator[pb.EncodeStreamRequest]) -> None:
+def with_a_second_refusal(work: Streamed, requests: Iterator[pb.EncodeStreamRequest]) -> None:
     frame = refusal(next(requests))
     work.receive(frame)
     work.receive(frame)
@@ -202,7 +201,7 @@ def with_a_second_refusal(work: Streamed[Any], requests: Iterator[pb.EncodeStrea
 
 @pytest.mark.parametrize("end", [without_an_answer, with_a_refusal_alone, with_a_second_refusal])
 def test_a_stream_with_a_missing_answer_is_malformed(
-    work: Streamed[Any], end: Callable[[Streamed[Any], Iterator[pb.EncodeStreamRequest]], None]
+    work: Streamed, end: Callable[[Streamed, Iterator[pb.EncodeStreamRequest]], None]
 ) -> None:
     with pytest.raises(EngineError, match="malformed"):
         end(work, work.requests())

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from headlight import AttentionSpec, Client, InvalidInput
-from headlight.client.calls.large_outputs import PLACE_BYTES
 from headlight.client.calls.list_work import ITEM_BYTES
+from headlight.client.calls.stream_calls import PLACE_BYTES
 from headlight.interface.arguments import Input
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_model import (

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headlight.description import ModelDescription
 from headlight.outputs.output import Item, Output, Tensor
 from headlight.outputs.registry import OUTPUTS
 from headlight.runtime import Runtime
@@ -29,8 +30,10 @@ class Norms(Output):
     tolerance = "tokens"
     plain = "every token"
 
-    def tensors(self, choice: Any, item: Item, architecture: Architecture) -> tuple[Tensor, ...]:
-        return (Tensor("norms", "float32", (len(item.ids),), self.axes),)
+    def tensors(
+        self, choice: Any, place: Any, count: int, model: Architecture | ModelDescription
+    ) -> tuple[Tensor, ...]:
+        return (Tensor("norms", "float32", (count,), self.axes),)
 
     def cut(self, choice: Any, item: Item, outputs: Arrays, row: int) -> Arrays:
         return {"norms": np.linalg.norm(outputs["tokens"][row, : len(item.ids)], axis=-1)}

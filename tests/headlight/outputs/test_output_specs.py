@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from headlight import AttentionSpec, Client, InvalidInput, Span
-from headlight.outputs.hidden import hidden_output
+from headlight.interface.checked_specs import checked_attention, checked_hidden
 from headlight.outputs.maps.resolved_spec import resolve_attention
-from headlight.outputs.maps.wire_form import attention_output
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.spec import HiddenSpec
 from tests.headlight.fake_model import HEADS, LAYERS
@@ -91,7 +90,7 @@ VALUES = [
 @pytest.mark.parametrize(("values", "message"), NAMES + VALUES)
 def test_a_spec_that_no_message_can_hold_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        attention_output(AttentionSpec(**values))
+        checked_attention(AttentionSpec(**values))
     assert str(refused.value) == message
 
 
@@ -111,13 +110,13 @@ def test_hidden_layers_are_checked_without_a_service() -> None:
     with pytest.raises(
         InvalidInput, match=r"^outputs\.hidden\.dtype: is 'float64'; must be one of float32"
     ):
-        hidden_output(HiddenSpec(dtype="float64"))  # type: ignore[arg-type]
+        checked_hidden(HiddenSpec(dtype="float64"))  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r"^outputs\.hidden\.layers: must be whole numbers"):
-        hidden_output(HiddenSpec(layers=("1",)))  # type: ignore[arg-type]
+        checked_hidden(HiddenSpec(layers=("1",)))  # type: ignore[arg-type]
     with pytest.raises(
         InvalidInput, match=r"^outputs\.hidden\.tokens: is 'last'; must be one of all"
     ):
-        hidden_output(HiddenSpec(tokens="last"))  # type: ignore[arg-type]
+        checked_hidden(HiddenSpec(tokens="last"))  # type: ignore[arg-type]
 
 
 def test_occlusion_tokens_are_checked_without_a_service(client: Client) -> None:

@@ -227,4 +227,4 @@ def test_token_rows_have_two_types() -> None:
     with pytest.raises(
         InvalidInput, match=r"outputs\.tokens\.dtype: is 'int8'; must be one of float32, float16"
     ):
-        TokenRows().choose(TokensSpec(dtype=wrong), *cast("Any", (None, None)), head=False)
+        TokenRows().choose(TokensSpec(dtype=wrong), *cast("Any", (None, None)))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 from collections.abc import Callable
@@ -10,13 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headlight.errors import EngineError
-from headlight.outputs.maps.wire_form import check_attention
 from headlight.pb import headlight_pb2 as pb
-from headlight.spec import AttentionSpec
 from headlight.wire.client_codec import from_model
-from headlight.wire.output_layouts import layouts_of
 from headlight.wire.reassembly import Answer, Assembly, Coverage, whole_answer
-from tests.headlight.fake_model import answer, frames_of
+from tests.headlight.expecting import expecting
+from tests.headlight.fake_model import REF, answer, frames_of
 from tests.headlight.fake_server import FakeServicer, default_limits
 
 MEANING = (
@@ -30,6 +29,8 @@ MEANING = (
     "output",
 )
 Frames = list[pb.EncodeStreamResponse]
+TWO = ["one two", "three"]
+MODEL = from_model(FakeServicer(default_limits()).GetModel(pb.GetModelRequest(), None))
 EVERYTHING = pb.Outputs(
     pooled=pb.PooledOutput(),
     tokens=pb.TokensOutput(),
@@ -43,8 +44,8 @@ def response_to(texts: list[str], outputs: pb.Outputs = EVERYTHING) -> pb.Encode
     return answer(request, max_length=32)
 
 
-def assemble(frames: Frames, inputs: int, max_bytes: int = 0) -> Answer:
-    assembly = Assembly(inputs, max_bytes)
+def assemble(frames: Frames, texts: list[str], max_bytes: int = 0) -> Answer:
+    assembly = Assembly(expecting(MODEL, EVERYTHING, texts), max_bytes)
     for frame in frames:
         if (complete := assembly.receive(frame)) is not None:
             return complete
@@ -53,8 +54,8 @@ def assemble(frames: Frames, inputs: int, max_bytes: int = 0) -> Answer:
 
 def assert_same(left: Answer, right: Answer) -> None:
     assert left.data.keys() == right.data.keys()
-    for output, layout in left.layouts.items():
-        assert layout == right.layouts[output]
+    assert left.announced.layouts == right.announced.layouts
+    for output in left.data:
         np.testing.assert_array_equal(left.data[output], right.data[output])
         assert left.data[output].flags.writeable
 
@@ -70,12 +71,13 @@ def test_chunks_in_any_order_make_the_whole_answer(
     response = response_to(texts)
     header, *chunks, end = frames_of("a", response, rows)
     shuffle.shuffle(chunks)
-    assert_same(assemble([header, *chunks, end], len(texts)), whole_answer(response, len(texts)))
+    whole = whole_answer(response, expecting(MODEL, EVERYTHING, texts))
+    assert_same(assemble([header, *chunks, end], texts), whole)
 
 
 @given(st.data())
 def test_a_lost_repeated_or_moved_chunk_is_detected(data: st.DataObject) -> None:
-    header, *chunks, end = frames_of("a", response_to(["one two", "three"]))
+    header, *chunks, end = frames_of("a", response_to(TWO))
     at = data.draw(st.integers(0, len(chunks) - 1))
     field = data.draw(st.sampled_from(["lost", "doubled", *MEANING]))
     if field == "lost":
@@ -91,7 +93,7 @@ def test_a_lost_repeated_or_moved_chunk_is_detected(data: st.DataObject) -> None
         )
         setattr(chunk, field, value)
     with pytest.raises(EngineError, match="malformed"):
-        assemble([header, *chunks, end], 2)
+        assemble([header, *chunks, end], TWO)
 
 
 def edit(change: Callable[[Frames], object]) -> Callable[[Frames], Frames]:
@@ -181,25 +183,23 @@ def edit(change: Callable[[Frames], object]) -> Callable[[Frames], Frames]:
 )
 def test_frames_that_break_the_contract_are_refused(change: Callable[[Frames], Frames]) -> None:
     with pytest.raises(EngineError, match="malformed"):
-        assemble(change(frames_of("a", response_to(["one two", "three"]))), 2)
+        assemble(change(frames_of("a", response_to(TWO))), TWO)
 
 
 def test_memory_is_not_reserved_beyond_the_limit_of_the_server() -> None:
     header = frames_of("a", response_to(["one"]))[0]
-    header.header.pooled[0].shape[1] = 2**50
-    with pytest.raises(EngineError, match="limit of 1000"):
-        assemble([header], 1, max_bytes=1000)
+    with pytest.raises(EngineError, match=r"limit of 100\b"):
+        assemble([header], ["one"], max_bytes=100)
 
 
 def test_an_unchunked_answer_is_validated() -> None:
-    response = response_to(["one"])
+    response, expect = response_to(["one"]), expecting(MODEL, EVERYTHING, ["one"])
     response.pooled[0].data += b"1234"
     with pytest.raises(EngineError, match="announced"):
-        whole_answer(response, 1)
-    with pytest.raises(EngineError, match="lacks tokens"):
-        whole_answer(response_to(["one"], pb.Outputs(pooled=pb.PooledOutput())), 1).part(
-            "tokens", 0
-        )
+        whole_answer(response, expect)
+    response.ClearField("tokens")
+    with pytest.raises(EngineError, match=r"holds .*requested was .*tokens"):
+        whole_answer(response, expect)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.randoms(use_true_random=False))
@@ -231,9 +231,14 @@ def test_units_of_a_reduced_axis_are_validated(tokens: list[int]) -> None:
     told = pb.AttentionMap(axes=["layer", "head", "key"], heads=[0])
     told.places.add(queries=pb.Units(tokens=tokens))
     response = pb.EncodeResponse(
-        items=[pb.Item(token_count=3, tokens=info)], attention=attention, attention_map=told
+        model=REF,
+        items=[pb.Item(token_count=3, original_token_count=3, tokens=info)],
+        attention=attention,
+        attention_map=told,
     )
-    model = from_model(FakeServicer(default_limits()).GetModel(pb.GetModelRequest(), None))
-    spec = AttentionSpec(layers=(0,), heads=(0,), reduce=("pooled_row",), unit="word")
+    output = pb.AttentionOutput(layers=[0], heads=[0], unit=pb.UNIT_WORD)
+    output.reduce.append(pb.REDUCTION_POOLED_ROW)
+    outputs = pb.Outputs(attention=output, token_info=pb.TokenInfoOutput())
+    cls = dataclasses.replace(MODEL, pooling="cls")
     with pytest.raises(EngineError, match=r"malformed.*places\.queries names"):
-        check_attention(model, spec, response, layouts_of(response))
+        whole_answer(response, expecting(cls, outputs, [[1] * 3]))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput, Phrase, Reason
+from headlight.outputs.layout import Layout
 from headlight.outputs.output import Output
 from headlight.outputs.registry import OUTPUTS
 from headlight.refusals import Argument
@@ -65,6 +66,14 @@ class Prepared:
         """The first item of each input: others are more windows of it."""
         return self.items if self.spans is None else [work.items[0] for work in self.spans]
 
+    def layouts(self) -> Iterator[tuple[Output, dict[str, Layout]]]:
+        """Yield each requested output, and the layout of each of its tensors."""
+        firsts = self.firsts
+        counts = [len(item.ids) for item in firsts]
+        for output, choice in self.selection.outputs():
+            places = [item.places.get(output.name) for item in firsts]
+            yield output, output.layouts(choice, places, counts, self.architecture)
+
     def check_max_bytes(self) -> None:
         """Raise InvalidInput, with a choice that fits, if an output exceeds its max_bytes."""
         for output, choice in self.selection.outputs():
@@ -92,8 +101,7 @@ class Prepared:
         sizes_of = (sum(item.output_bytes(self.architecture).values()) for item in self.items)
         sums = itertools.accumulate(size for size in sizes_of if size)
         fitting, inputs = sum(total <= limit_bytes for total in sums), len(self.inputs)
-        found = Phrase.INPUTS_FIT if fitting else ""
-        return {"fits": found, "fitting": fitting, "among": inputs}
+        return {"fits": Phrase.INPUTS_FIT if fitting else "", "fitting": fitting, "among": inputs}
 
 
 class Timings(NamedTuple):
@@ -154,14 +162,11 @@ class Answer:
 
     def parts(self) -> Iterator[Part]:
         """Yield the tensors, output by output, in the order of an answer's data."""
-        prepared = self.prepared
-        for output, choice in prepared.selection.outputs():
-            tensors = output.tensors(choice, prepared.items[0], prepared.architecture)
-            found = self.arrays(output.name)
-            for place, tensor in enumerate(tensors if found else ()):
+        for output, layouts in self.prepared.layouts():
+            for place, (name, arrays) in enumerate(self.arrays(output.name).items()):
+                axes = layouts[name].axes
                 if output.stacked:
-                    whole, axes = np.stack(found[tensor.name]), ("item", *tensor.axes)
-                    yield Part(output, tensor.name, place, whole, axes)
+                    yield Part(output, name, place, np.stack(arrays), axes)
                     continue
-                for item, array in enumerate(found[tensor.name]):
-                    yield Part(output, tensor.name, item, array, tensor.axes)
+                for item, array in enumerate(arrays):
+                    yield Part(output, name, item, array, axes)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
-import math
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -60,19 +57,18 @@ def header(ref: ModelRef, prepared: Prepared) -> pb.EncodeResponse:
         told = [_told(len(each.ids), each.original_length, each.prompt_length) for each in inputs]
         response.MergeFromString(b"".join(told))
     types = numbers_of("DataType")
-    for output, choice in prepared.selection.outputs():
-        firsts = prepared.firsts
-        if output.stacked:
-            for tensor in output.tensors(choice, firsts[0], prepared.architecture):
-                shape = (len(inputs), *tensor.shape)
-                getattr(response, output.name).add(dtype=types[tensor.dtype], shape=shape)
-            continue
-        tensors = [output.tensors(choice, item, prepared.architecture) for item in firsts]
-        for each in zip(*tensors, strict=True):
-            first, layers = each[0], output.layers(choice)
-            shapes = [tensor.shape for tensor in each]
-            _ragged(getattr(response, first.name), types[first.dtype], layers, shapes)
-        output.announce(response, choice, firsts)
+    for output, layouts in prepared.layouts():
+        for name, layout in layouts.items():
+            dtype, shapes = types[layout.type], layout.shapes
+            if output.stacked:
+                getattr(response, output.name).add(dtype=dtype, shape=shapes[0])
+                continue
+            sizes = [pb.Extents(sizes=shape) for shape in shapes]
+            ragged = pb.RaggedTensor(
+                dtype=dtype, layers=layout.layers, shapes=sizes, offsets=layout.offsets
+            )
+            getattr(response, name).MergeFrom(ragged)
+        output.announce(response, prepared.selection[output.name], prepared.firsts)
     return response
 
 
@@ -111,17 +107,6 @@ def token_info(info: TokenList) -> pb.TokenInfo:
         segments=info.segments,
         prompt=info.prompt if any(info.prompt) else (),
     )
-
-
-def _ragged(
-    tensor: pb.RaggedTensor,
-    dtype: pb.DataType,
-    layers: Sequence[int],
-    shapes: Sequence[Sequence[int]],
-) -> None:
-    offsets = itertools.accumulate(map(math.prod, shapes), initial=0)
-    sizes = [pb.Extents(sizes=shape) for shape in shapes]
-    tensor.MergeFrom(pb.RaggedTensor(dtype=dtype, layers=layers, shapes=sizes, offsets=offsets))
 
 
 def item_of(tokenized: Tokenized) -> pb.Item:

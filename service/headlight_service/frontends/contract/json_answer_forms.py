@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -82,7 +82,9 @@ class JsonEncodeForm:
         if self._dry_run:
             return info
         size = info + sum(
-            text_bytes(self._encoding, dtype, shapes) for dtype, shapes in _tensors(prepared)
+            text_bytes(self._encoding, layout.type, layout.shapes)
+            for _, layouts in prepared.layouts()
+            for layout in layouts.values()
         )
         if size > self._limit_bytes:
             raise self._too_large(prepared, size, info)
@@ -158,18 +160,6 @@ def _slots(told: dict[str, Any], output: Output) -> list[dict[str, Any]]:
         stacks: list[dict[str, Any]] = told[output.name]
         return stacks
     return [told[name] for name in output.tensor_names if name in told]
-
-
-def _tensors(prepared: Prepared) -> Iterator[tuple[str, list[tuple[int, ...]]]]:
-    """Yield type and shapes of each tensor that an answer will have."""
-    for output, choice in prepared.selection.outputs():
-        items = prepared.items[:1] if output.stacked else prepared.firsts
-        every = [output.tensors(choice, item, prepared.architecture) for item in items]
-        for each in zip(*every, strict=True):
-            shapes = [tensor.shape for tensor in each]
-            if output.stacked:
-                shapes = [(len(prepared.inputs), *shapes[0])]
-            yield each[0].dtype, shapes
 
 
 def text_bytes(encoding: NumberEncoding, dtype: str, shapes: Iterable[Sequence[int]]) -> int:

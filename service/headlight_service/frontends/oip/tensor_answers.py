@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput, Reason
-from headlight.outputs.maps.token_units import attention_shape, places_of
+from headlight.outputs.output import part_name
 from headlight.outputs.tokens import row_count, rows_of
 from headlight.results import ModelRef, TokenList
 from headlight.runtime.values import Ids
-from headlight.spec import packed
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.oip import inference_messages as oip
 from headlight_service.frontends.oip.model_views import DATATYPES, IDS
@@ -29,6 +28,12 @@ NUMBER_TYPES = {
     "int8": "INT8",
     "binary": "INT8",
     "ubinary": "UINT8",
+}
+# The tensor of the answer that each output is.
+TENSORS = {
+    "embedding": part_name("pooled", 0),
+    "token_embeddings": "tokens",
+    "attention": "attention",
 }
 ITEM_BYTES = {name: np.dtype(kind).itemsize for name, kind in DATATYPES.items()}
 
@@ -47,8 +52,7 @@ class TensorForm:
         self._name, self._wanted = name, wanted
         self._most = min(max_bytes, MOST_BYTES)
         self._ref: ModelRef
-        self._shapes = list[tuple[int, ...]]()
-        self._types = list[str]()
+        self._tensors = list[tuple[tuple[int, ...], str]]()
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
         """Return the bytes beyond the data: padding, lengths and names.
@@ -57,11 +61,10 @@ class TensorForm:
             InvalidInput: the padded answer is too large.
         """
         self._ref = ref
-        self._shapes = [_shape(each, prepared) for each in self._wanted]
-        self._types = [_type(each, prepared) for each in self._wanted]
+        self._tensors = [_tensor(each, prepared) for each in self._wanted]
         names = sum(len(each.name) + 64 for each in self._wanted)
         size = FRAMING_BYTES + names
-        for shape, datatype in zip(self._shapes, self._types, strict=True):
+        for shape, datatype in self._tensors:
             size += math.prod(shape) * ITEM_BYTES[datatype]
         if max(size, prepared.data_bytes) > self._most:
             raise InvalidInput(
@@ -77,7 +80,7 @@ class TensorForm:
         response.parameters["token_count"].int64_param = answer.prepared.tokens
         response.parameters["bundle_sha256"].string_param = self._ref.bundle_sha256
         main = _main(answer)
-        for each, shape, datatype in zip(self._wanted, self._shapes, self._types, strict=True):
+        for each, (shape, datatype) in zip(self._wanted, self._tensors, strict=True):
             response.outputs.add(name=each.name, datatype=datatype, shape=shape)
             parts = _parts(each, main, answer.prepared)
             response.raw_output_contents.append(_padded(parts, shape, DATATYPES[datatype]))
@@ -93,38 +96,25 @@ def _main(answer: Answer) -> Sequence[NDArray[Any]]:
     return [result[name] for result in answer.results]
 
 
-def _shape(each: Wanted, prepared: Prepared) -> tuple[int, ...]:
-    """Return the extents of one output: the number of inputs, and those of the longest."""
-    selection, items = prepared.selection, prepared.items
-    rows = max(map(row_count, items))
-    if each.source == "embedding":
-        form = selection["pooled"]
-        dtype, width = form.dtypes[0], form.width or prepared.architecture.pooled_dim
-        longest: tuple[int, ...] = (packed(width, dtype)[0],)
-    elif each.source == "lengths":
-        longest = ()
-    elif each.source == "token_embeddings":
-        longest = (rows, prepared.architecture.dim)
-    elif each.source == "attention":
-        choice = selection["attention"]
-        shapes = [attention_shape(choice, places_of(item)) for item in items]
-        longest = tuple(map(max, zip(*shapes, strict=True)))
-        longest = longest if each.place is None else longest[1:]
-    else:
-        longest = (rows,) if each.source == IDS else (rows, 2)
-    return (len(items), *longest)
+def _tensor(each: Wanted, prepared: Prepared) -> tuple[tuple[int, ...], str]:
+    """Return the extents of one output, and its datatype.
 
-
-def _type(each: Wanted, prepared: Prepared) -> str:
-    """Return the datatype of one output."""
-    selection = prepared.selection
-    if each.source == "embedding":
-        return NUMBER_TYPES[selection["pooled"].dtypes[0]]
-    if each.source == "token_embeddings":
-        return NUMBER_TYPES[selection["tokens"].dtype]
-    if each.source == "attention":
-        return NUMBER_TYPES[selection["attention"].spec.dtype]
-    return "INT64" if each.source == IDS else "INT32"
+    Its extents are the number of inputs, and those of the longest.
+    """
+    count, rows = len(prepared.items), max(map(row_count, prepared.items))
+    if each.source not in TENSORS:
+        longest = {"lengths": (), IDS: (rows,)}.get(each.source, (rows, 2))
+        return (count, *longest), "INT64" if each.source == IDS else "INT32"
+    [layout] = [
+        layouts[TENSORS[each.source]]
+        for _, layouts in prepared.layouts()
+        if TENSORS[each.source] in layouts
+    ]
+    datatype = NUMBER_TYPES[layout.type]
+    if layout.axes[0] == "item":
+        return layout.shapes[0], datatype
+    longest = tuple(map(max, zip(*layout.shapes, strict=True)))
+    return (count, *(longest if each.place is None else longest[1:])), datatype
 
 
 def _parts(

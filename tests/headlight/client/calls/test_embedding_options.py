@@ -15,6 +15,7 @@ import pytest
 
 from headlight import AsyncClient, Client, EngineError, InvalidInput
 from headlight.cli.commands import main
+from headlight.outputs.pooled import PooledVectors
 from headlight.pb import headlight_pb2 as pb
 from headlight.reasons import Reason
 from headlight.results import Usage
@@ -100,10 +101,10 @@ def test_smaller_types_allow_more_texts_per_answer(client: Client, servicer: Fak
 def test_types_that_were_not_asked_for_are_refused(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "headlight.client.calls.unary_calls.pooled_output", lambda spec: pb.PooledOutput()
-    )
-    with pytest.raises(EngineError, match="malformed: vectors of the types"):
+    monkeypatch.setattr(PooledVectors, "message_of", lambda self, spec: pb.PooledOutput())
+    with pytest.raises(
+        EngineError, match=r"malformed: .* the type float32, and int8 was requested"
+    ):
         client.encode(["a"], dtype="int8")
 
 

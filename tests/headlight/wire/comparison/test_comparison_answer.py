@@ -127,7 +127,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "top": (
         lambda a: a.passages[0].evidence[1].units.tokens.append(2),
-        "has 3 units, and 2 were asked for",
+        "has 3 units, and 2 were requested",
     ),
     "weights": (
         lambda a: a.passages[0].evidence[0].weights.CopyFrom(floats(2)),

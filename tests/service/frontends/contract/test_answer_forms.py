@@ -17,7 +17,7 @@ from headlight.results import ModelRef
 from headlight.runtime.encode_items import EncodeItem, Selection, output_bytes
 from headlight.runtime.values import Tokenized
 from headlight.spec import AttentionSpec, Number, Reduction
-from headlight.wire.reassembly import Assembly, whole_answer
+from headlight.wire.reassembly import Announced, Assembly, whole_answer
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
 from headlight_service.frontends.contract import answer_forms as module
 from headlight_service.frontends.contract.answer_encoding import fill, header
@@ -251,9 +251,12 @@ def test_the_client_reassembles_any_form_of_attention(
         expected = pb.EncodeResponse()
         expected.CopyFrom(response)
         fill(expected, answered)
-        assembly = Assembly(2)
+        layouts = {k: v for _, own in answered.prepared.layouts() for k, v in own.items()}
+        expect = Announced(layouts, {})
+        assembly = Assembly(lambda _, expect=expect: expect)
         *_, found = map(assembly.receive, frames("id", response, answered))
         assert found is not None
         assert {name: each.tolist() for name, each in found.data.items()} == {
-            name: each.tolist() for name, each in whole_answer(expected, 2).data.items()
+            name: each.tolist()
+            for name, each in whole_answer(expected, lambda _, expect=expect: expect).data.items()
         }, spec

@@ -309,13 +309,11 @@ class Encoder(abc.ABC):
             prompt_name, prompt, truncate, special_tokens, empty_texts, priority: as in `encode`.
         """
         reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
-        return self._encode(
-            [text],
-            "attention",
-            AttentionSpec.of(layers),
-            reading,
-            lambda results: results[0].whole(text_of(text)),
+        spec, given = AttentionSpec.of(layers), text_of(text)
+        attention: Attention = self._encode(
+            [text], "attention", spec, reading, lambda results: results[0].whole(given)
         )
+        return attention
 
     def attention(
         self,
@@ -487,7 +485,8 @@ class Encoder(abc.ABC):
             layers=indices_of("layers", layers), tokens=tokens_like("tokens", tokens), dtype=dtype
         )
         reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
-        return self._encode([text], "hidden", spec, reading, lambda results: results[0])
+        states: Hidden = self._encode([text], "hidden", spec, reading, lambda results: results[0])
+        return states
 
     def tokenize(
         self,

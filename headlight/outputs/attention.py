@@ -14,6 +14,7 @@ from headlight.errors import Phrase
 from headlight.interface.checked_specs import checked_attention
 from headlight.outputs.answer_numbers import kind_of_attention
 from headlight.outputs.contract import require
+from headlight.outputs.layout import Tensor
 from headlight.outputs.maps.derived_forms import FORMS, form, form_error
 from headlight.outputs.maps.graph_selectors import OUTPUTS_OF, BatchAttention
 from headlight.outputs.maps.resolved_spec import Choice, resolve_attention, whole
@@ -30,7 +31,7 @@ from headlight.outputs.maps.wire_form import (
     attention_places,
     attention_spec,
 )
-from headlight.outputs.output import Item, Output, Tensor, Work, that_fit
+from headlight.outputs.output import Item, Output, Work, that_fit
 from headlight.refusals import Argument
 from headlight.results import AttentionMaps, ModelRef, TokenList
 from headlight.spec import AXIS_OF, STATISTICS, AttentionSpec

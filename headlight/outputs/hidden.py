@@ -19,9 +19,10 @@ from headlight.outputs.contract import (
     set_indices,
     token_choice,
 )
+from headlight.outputs.layout import Tensor
 from headlight.outputs.maps.resolved_spec import check_tokens, needs_details, resolve_indices
 from headlight.outputs.maps.token_units import known_tokens, pooled_token, select
-from headlight.outputs.output import Item, Output, Tensor
+from headlight.outputs.output import Item, Output
 from headlight.results import Hidden, ModelRef, TokenList
 from headlight.spec import NUMBER_BYTES, HiddenSpec, TokenChoice, check_name
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from headlight.interface.checked_specs import checked_pooled
 from headlight.outputs.contract import known, messages, numbers_of
-from headlight.outputs.output import Item, Output, Tensor, Work, part_name
+from headlight.outputs.layout import Tensor
+from headlight.outputs.output import Item, Output, Work, part_name
 from headlight.outputs.vector_forms import (
     AS_THEY_ARE,
     VectorForm,

@@ -23,7 +23,8 @@ from headlight.outputs.contract import (
     span_in,
     span_message,
 )
-from headlight.outputs.output import Item, Output, Tensor
+from headlight.outputs.layout import Tensor
+from headlight.outputs.output import Item, Output
 from headlight.outputs.vector_forms import VectorForm
 from headlight.results import ModelRef, TokenList
 from headlight.span_vectors import SpansSpec, SpanVectors, Windows

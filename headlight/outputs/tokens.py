@@ -9,7 +9,8 @@ import numpy as np
 from headlight.errors import InvalidInput, Reason
 from headlight.interface.checked_specs import checked_tokens
 from headlight.outputs.contract import known, messages, numbers_of
-from headlight.outputs.output import Item, Output, Tensor
+from headlight.outputs.layout import Tensor
+from headlight.outputs.output import Item, Output
 from headlight.outputs.vector_forms import ALL_ROWS, TOKENS, shape_rows
 from headlight.results import ModelRef, TokenList, TokenVectors
 from headlight.spec import RowType, TokenChoice, TokensSpec, check_name

@@ -253,9 +253,11 @@ def test_chunked_answers_equal_unary_ones(service: Service) -> None:
     )
     texts = [f"{text} {number} " * 4 for text in TEXTS for number in range(30)]
     request = pb.EncodeRequest(inputs=[pb.Input(text=text) for text in texts], outputs=outputs)
+    with Client(service.target) as client:
+        expect = expecting(client.model(), outputs, texts)
     with grpc.insecure_channel(service.target) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
-        assembly, answer, kinds = Assembly(expecting(client.model(), outputs, texts)), None, []
+        assembly, answer, kinds = Assembly(expect), None, []
         for frame in stub.EncodeStream(iter([pb.EncodeStreamRequest(id="a", encode=request)])):
             kinds.append(frame.WhichOneof("frame"))
             answer = assembly.receive(frame)

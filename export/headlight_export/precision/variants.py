@@ -182,7 +182,7 @@ def _judge(
     return (
         quality,
         rows,
-        {name: max(SLACK * error, least.of(name)) for name, error in worst.items()},
+        {name: max(SLACK * error, least.limits[name]) for name, error in worst.items()},
     )
 
 

@@ -111,8 +111,8 @@ class ExpectedComparison:
         ]
         for at, (requested, each) in enumerate(zip(spec.evidence, evidence, strict=True)):
             if requested.unit == "span":
-                given = requested.spans[first + message.index]
-                _check_spans(f"{field}.evidence[{at}].characters", each, given, requested.top_k)
+                spans = requested.spans[first + message.index]
+                _check_spans(f"{field}.evidence[{at}].characters", each, spans, requested.top_k)
         return PassageComparison(
             first + message.index,
             message.score,

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from headlight.description import ModelDescription
-from headlight.outputs.output import Item, Output, Tensor
+from headlight.outputs.layout import Tensor
+from headlight.outputs.output import Item, Output
 from headlight.outputs.registry import OUTPUTS
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.manifest import Architecture

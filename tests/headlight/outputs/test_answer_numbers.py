@@ -89,6 +89,6 @@ def test_an_answer_for_other_tokens_than_requested_is_a_bad_answer(
 
 @pytest.mark.parametrize("elements", [2**50, 2**62, 2**64])
 def test_an_impossibly_large_output_is_a_bad_answer(elements: int) -> None:
-    layout = Layout(np.dtype("<f4"), (0, elements), ((elements,),), ("value",))
+    layout = Layout("float32", (0, elements), ((elements,),), ("value",))
     with pytest.raises(BadAnswer, match=f"announces {4 * elements} bytes of hidden"):
         reserved("hidden", layout)

@@ -86,4 +86,4 @@ WRONG: dict[str, tuple[dict[str, bool], Change, str]] = {
 def test_wrong_places_are_refused(case: str) -> None:
     request, change, problem = WRONG[case]
     with pytest.raises(BadAnswer, match=problem):
-        check(change, **request)
+        check(change, TEXT, **request)

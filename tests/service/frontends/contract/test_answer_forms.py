@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import get_args
 
@@ -239,6 +240,11 @@ FORMS = [
 ]
 
 
+def announced(prepared: Prepared, response: pb.EncodeResponse) -> Announced:
+    [(_, layouts)] = prepared.layouts()
+    return Announced(layouts, {})
+
+
 @pytest.mark.parametrize("chunk_bytes", [1, 30, 100])
 def test_the_client_reassembles_any_form_of_attention(
     monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
@@ -251,12 +257,10 @@ def test_the_client_reassembles_any_form_of_attention(
         expected = pb.EncodeResponse()
         expected.CopyFrom(response)
         fill(expected, answered)
-        layouts = {k: v for _, own in answered.prepared.layouts() for k, v in own.items()}
-        expect = Announced(layouts, {})
-        assembly = Assembly(lambda _, expect=expect: expect)
+        expect = functools.partial(announced, answered.prepared)
+        assembly = Assembly(expect)
         *_, found = map(assembly.receive, frames("id", response, answered))
         assert found is not None
         assert {name: each.tolist() for name, each in found.data.items()} == {
-            name: each.tolist()
-            for name, each in whole_answer(expected, lambda _, expect=expect: expect).data.items()
+            name: each.tolist() for name, each in whole_answer(expected, expect).data.items()
         }, spec

@@ -147,9 +147,9 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         if tls_server_name is not None:
             options = (("grpc.ssl_target_name_override", tls_server_name), *options)
         config: tuple[str, Any] = ("grpc.service_config", json.dumps(self._service_config))
-        wanted = [*dict([config, *DEFAULT_OPTIONS, *options]).items()]
+        settings = [*dict([config, *DEFAULT_OPTIONS, *options]).items()]
         tls = tls or tls_server_name is not None
-        asked = access(
+        source = access(
             tls=tls,
             credentials=credentials,
             tls_ca=tls_ca,
@@ -158,14 +158,14 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
             token=token,
             token_file=token_file,
         )
-        if asked.fixed:
-            channel: Any = self._open(target, asked.credentials(), wanted)
+        if source.fixed:
+            channel: Any = self._open(target, source.credentials(), settings)
         else:
             channel = ReloadingChannel(
-                asked, lambda found: self._open(target, found, wanted), self._discard
+                source, lambda each: self._open(target, each, settings), self._discard
             )
         self._channel: ChannelT | ReloadingChannel = channel
-        self._problems: Callable[[], Sequence[str]] = asked.problems
+        self._problems: Callable[[], Sequence[str]] = source.problems
         self._closed: Any = self._event()
         self._stub = HeadlightServiceStub(channel)
         self._target = target
@@ -218,20 +218,20 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
                     raise ValueError(CLOSED) from None
                 raise self._explained(error_of_call(error, first_input, large), error) from None
 
-    def _explained(self, found: HeadlightError, error: grpc.RpcError) -> HeadlightError:
+    def _explained(self, failure: HeadlightError, error: grpc.RpcError) -> HeadlightError:
         """Return an error of the connection or its credentials with what to do."""
-        if not isinstance(found, Unauthenticated | Unavailable):
-            return found
-        path, reason, args = found.refusal[1:]
+        if not isinstance(failure, Unauthenticated | Unavailable):
+            return failure
+        path, reason, args = failure.refusal[1:]
         trailing = cast("grpc.Call", error).trailing_metadata() or ()
-        if isinstance(found, Unavailable) and DETAILS_KEY not in dict(trailing):
+        if isinstance(failure, Unavailable) and DETAILS_KEY not in dict(trailing):
             given = {"tls": self._tls, "certified": self._certified}
-            problem = no_answer(found.message, self._target, self._spelling, **given)
+            problem = no_answer(failure.message, self._target, self._spelling, **given)
             path, reason, args = (), Reason.AS_IS, {"problem": problem}
         # a TLS or token file may be the cause
-        told = [f"{each}, and what was there before is still used" for each in self._problems()]
-        more = {"more": "; ".join(told)} if told else {}
-        return type(found)(reason, path, **args, **more)
+        problems = [f"{each}, and what was there before is still used" for each in self._problems()]
+        more = {"more": "; ".join(problems)} if problems else {}
+        return type(failure)(reason, path, **args, **more)
 
     @contextlib.contextmanager
     def _doubts(self) -> Iterator[None]:

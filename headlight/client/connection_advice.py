@@ -54,22 +54,24 @@ def no_answer(message: str, target: str, spelling: Spelling, *, tls: bool, certi
     message = " ".join(message.split())
     names = {name: spelling(name) for name in ARGUMENTS} | {"tls_": spelling("tls_...")}
     known = [means for words, means in CONNECTIONS.items() if words in message]
-    found = known[:1] or ["start a service there, or name another by {target} or HEADLIGHT_TARGET"]
+    advice = known[:1] or ["start a service there, or name another by {target} or HEADLIGHT_TARGET"]
     if not known and OF_IPV6.search(message) and not target.startswith(("[", "ipv6:")):
-        found.append(
+        advice.append(
             "that was its IPv6 address: what another one says is told where {target} has it, "
             "as 127.0.0.1:PORT"
         )
     if not known and CLOSED.search(message):
-        wanted = "TLS, by {tls} or {tls_ca}"
+        credential = "TLS, by {tls} or {tls_ca}"
         if certified:
-            wanted = "another certificate than that of {tls_cert}"
+            credential = "another certificate than that of {tls_cert}"
         elif tls:
-            wanted = "a certificate, by {tls_cert} and {tls_key}"
-        found.append(f"if there is one, it closed the connection at once: it may want {wanted}")
+            credential = "a certificate, by {tls_cert} and {tls_key}"
+        advice.append(
+            f"if there is one, it closed the connection at once: it may want {credential}"
+        )
     if (proxy := proxy_variable(target)) is not None:
-        found.insert(0, f"the call went through the proxy of {proxy}: {exempt(target)}")
-    remedies = [each.format_map(names) for each in found]
+        advice.insert(0, f"the call went through the proxy of {proxy}: {exempt(target)}")
+    remedies = [each.format_map(names) for each in advice]
     return "; ".join([f"no answer from {target} ({message})", *remedies])
 
 

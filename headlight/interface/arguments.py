@@ -143,13 +143,13 @@ def checked_target(target: str | ArrayLike, width: int | None = None) -> str | V
     if isinstance(target, str):
         return cast("str", checked_input(target, "target"))
     try:
-        found = np.asarray(target, dtype=np.float32)
+        vector = np.asarray(target, dtype=np.float32)
     except (TypeError, ValueError):
-        found = np.zeros((0, 0), np.float32)
-    if found.ndim != 1 or width not in (None, len(found)) or not np.isfinite(found).all():
+        vector = np.zeros((0, 0), np.float32)
+    if vector.ndim != 1 or width not in (None, len(vector)) or not np.isfinite(vector).all():
         kind = Phrase.VECTOR if width is None else Phrase.VECTOR_OF
         raise InvalidInput("target", Reason.MUST_BE, kind=kind, width=width or 0)
-    return found
+    return vector
 
 
 def checked_head_mask(mask: ArrayLike, layers: int, heads: int) -> NDArray[np.float32]:
@@ -159,17 +159,21 @@ def checked_head_mask(mask: ArrayLike, layers: int, heads: int) -> NDArray[np.fl
         InvalidInput: they are no numbers, have another shape, or one is outside 0 to 1.
     """
     try:
-        given, found = np.asarray(mask), np.asarray(mask, dtype=np.float32)
+        given, factors = np.asarray(mask), np.asarray(mask, dtype=np.float32)
         # NumPy reads texts, and makes NaN of None
         if given.dtype.kind in "US" or None in given.ravel().tolist():
             raise TypeError
     except (TypeError, ValueError):
         raise InvalidInput("head_mask", Reason.ONLY_NUMBERS) from None
-    if found.shape != (layers, heads):
+    if factors.shape != (layers, heads):
         raise InvalidInput(
-            "head_mask", Reason.HEAD_MASK_SHAPE, shape=str(found.shape), layers=layers, heads=heads
+            "head_mask",
+            Reason.HEAD_MASK_SHAPE,
+            shape=str(factors.shape),
+            layers=layers,
+            heads=heads,
         )
     # Larger ones could overflow, and affect other batch members.
-    if not ((found >= 0) & (found <= 1)).all():
+    if not ((factors >= 0) & (factors <= 1)).all():
         raise InvalidInput("head_mask", Reason.HEAD_MASK_RANGE)
-    return found
+    return factors

@@ -186,8 +186,8 @@ def _indices(field: str, indices: Indices) -> Indices:
         end = None if given.end is None else whole_number(given.end, INT32)
         return Run(whole_number(given.begin, INT32), end)
 
-    found = each_as(field, indices, Phrase.INDICES, index)
-    return tuple(sorted(found, key=lambda one: type(one) is Run))
+    checked = each_as(field, indices, Phrase.INDICES, index)
+    return tuple(sorted(checked, key=lambda one: type(one) is Run))
 
 
 def each_as(

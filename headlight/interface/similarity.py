@@ -40,12 +40,12 @@ def similarity(measure: str | None, a: ArrayLike, b: ArrayLike) -> NDArray[np.fl
 def _vectors(name: str, given: ArrayLike) -> NDArray[np.float32]:
     """Return vectors as float32 [N, D]. Raises InvalidInput."""
     try:
-        found = np.asarray(given)
+        vectors = np.asarray(given)
     except ValueError:  # rows of different lengths
-        found = np.empty(0, object)
-    if found.dtype.kind != "f" or found.ndim not in (1, 2):
-        raise InvalidInput(name, Reason.NOT_VECTORS, dtype=str(found.dtype), axes=found.ndim)
-    return np.atleast_2d(found).astype(np.float32, copy=False)
+        vectors = np.empty(0, object)
+    if vectors.dtype.kind != "f" or vectors.ndim not in (1, 2):
+        raise InvalidInput(name, Reason.NOT_VECTORS, dtype=str(vectors.dtype), axes=vectors.ndim)
+    return np.atleast_2d(vectors).astype(np.float32, copy=False)
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -124,24 +124,24 @@ def unit_length(vectors: Floats) -> Floats:
 
 
 def shape_pooled(
-    whole: Floats, wanted: Sequence[VectorForm | None], normalize: bool
+    whole: Floats, forms: Sequence[VectorForm | None], normalize: bool
 ) -> list[Floats | None]:
     """Cut and scale a batch's pooled vectors for each item.
 
     Args:
         whole: float32 [B, pooled_dim].
-        wanted: the form for each item; None: no vector.
+        forms: the form for each item; None: no vector.
         normalize: True if vectors have unit length unless an item requests otherwise.
 
     Returns:
         float32 [width] for each item, with memory of its own.
     """
-    first = wanted[0]
-    if first is not None and wanted.count(first) == len(wanted):  # the usual case
+    first = forms[0]
+    if first is not None and forms.count(first) == len(forms):  # the usual case
         return [one.copy() for one in _shaped(whole, first, normalize)]
-    shaped: list[Floats | None] = [None] * len(wanted)
-    for vector in {each for each in wanted if each is not None}:
-        rows = [row for row, each in enumerate(wanted) if each == vector]
+    shaped: list[Floats | None] = [None] * len(forms)
+    for vector in {each for each in forms if each is not None}:
+        rows = [row for row, each in enumerate(forms) if each == vector]
         for row, one in zip(rows, _shaped(whole[rows], vector, normalize), strict=True):
             shaped[row] = one.copy()
     return shaped

@@ -193,11 +193,11 @@ def detail_of(trailing: Iterable[tuple[str, str | bytes]] | None) -> Detail:
 
 def _fields(data: bytes) -> dict[int, list[bytes]]:
     """Return the texts and messages of a message, by the number of their field."""
-    found = dict[int, list[bytes]]()
+    values = dict[int, list[bytes]]()
     for each in UnknownFieldSet(Empty.FromString(data)):  # type: ignore[attr-defined]
         if isinstance(each.data, bytes):
-            found.setdefault(each.field_number, []).append(each.data)
-    return found
+            values.setdefault(each.field_number, []).append(each.data)
+    return values
 
 
 def retry_after_seconds(metadata: Iterable[tuple[str, str | bytes]] | None) -> float | None:

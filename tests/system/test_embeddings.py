@@ -280,12 +280,12 @@ def test_chunked_answers_equal_unary_ones(service: Service) -> None:
         [120, DIM // 8],
     ]
     np.testing.assert_allclose(
-        answer.part("pooled", 1)[:7],
+        answer.part("pooled[1]", 0)[:7],
         np.frombuffer(small.pooled[1].data, "<f4").reshape(7, -1),
         atol=1e-6,
     )
     np.testing.assert_array_equal(
-        answer.part("pooled", 2), np.packbits(answer.part("pooled", 1) > 0, axis=-1)
+        answer.part("pooled[2]", 0), np.packbits(answer.part("pooled[1]", 0) > 0, axis=-1)
     )
     row = answer.part("tokens", 3)
     assert (

@@ -54,9 +54,9 @@ def form_error(name: str, result: Arrays, maps: Floats) -> float:
     Returns:
         The distance. Infinity if a number is not finite, or keys are invalid.
     """
-    found = np.asarray(result["attention"], dtype=np.float64)
+    numbers = np.asarray(result["attention"], dtype=np.float64)
     with np.errstate(invalid="ignore"):  # numbers may not be finite
-        pairs = FORMS[name](found, maps, result.get("attention_indices"))
+        pairs = FORMS[name](numbers, maps, result.get("attention_indices"))
         worst = [float(np.abs(got - expected).max(initial=0.0)) for got, expected in pairs]
     return max(worst) if np.isfinite(worst).all() else float("inf")
 

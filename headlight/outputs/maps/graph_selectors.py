@@ -172,16 +172,16 @@ class BatchAttention(Work):
         item = self._wanted[row]
         n, source = item.places.length, item.source
         for layer, chosen in zip(item.choice.layers, item.choice.heads, strict=True):
-            found = [outputs[name.format(layer)][row] for name in OUTPUTS_OF[source]]
+            parts = [outputs[name.format(layer)][row] for name in OUTPUTS_OF[source]]
             if source == "mixed":
-                yield found[0][:, :n, :n]
+                yield parts[0][:, :n, :n]
             elif source == "rows":
-                yield _heads_of(found[0], chosen, range(self._heads))[:, : len(item.rows), :n]
+                yield _heads_of(parts[0], chosen, range(self._heads))[:, : len(item.rows), :n]
             elif source == "top":
-                heads = [_heads_of(part, chosen, range(self._heads)) for part in found]
+                heads = [_heads_of(part, chosen, range(self._heads)) for part in parts]
                 yield tuple(part[:, :n, : item.top] for part in heads)
             else:
-                yield _heads_of(found[0], chosen, self._chosen[source, layer])[:, :n, :n]
+                yield _heads_of(parts[0], chosen, self._chosen[source, layer])[:, :n, :n]
 
     def _weights(self) -> tuple[Floats, Floats]:
         """Return each input's head weights and row combinations.

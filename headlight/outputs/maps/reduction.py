@@ -57,8 +57,8 @@ def reduce_attention(choice: Choice, places: Places, source: Source, maps: Maps)
             values[here] = halve(part) if spec.dtype == "float16" else part
         if indices is not None:
             indices[here] = keys.reshape(part.shape)
-    found = {"attention": values, "attention_indices": indices, "attention_scales": scales}
-    return {name: array for name, array in found.items() if array is not None}
+    tensors = {"attention": values, "attention_indices": indices, "attention_scales": scales}
+    return {name: array for name, array in tensors.items() if array is not None}
 
 
 def _stacks(choice: Choice, places: Places, source: Source) -> bool:
@@ -86,14 +86,14 @@ def _results(
         if "statistics" in choice.reduced:
             yield statistics(layer, places), None
         else:
-            found = _grouped_queries(choice, places, source, layer)
+            weights = _grouped_queries(choice, places, source, layer)
             if places.keys is not None:  # columns are selected, then summed by unit
-                starts, found = places.keys.starts, found[..., places.keys.tokens]
-                found = found if starts is None else np.add.reduceat(found, starts, axis=-1)
+                starts, weights = places.keys.starts, weights[..., places.keys.tokens]
+                weights = weights if starts is None else np.add.reduceat(weights, starts, axis=-1)
             if spec.top_k is None:
-                yield found, None
+                yield weights, None
             else:
-                entries, keys = largest(found, spec.top_k)
+                entries, keys = largest(weights, spec.top_k)
                 yield entries, keys if spec.scores else settled(entries, keys)
 
 
@@ -214,10 +214,10 @@ def largest(rows: Floats, count: int) -> tuple[Floats, Ids]:
     Both are [..., min(count, n)].
     """
     count = min(count, rows.shape[-1])
-    found = np.argpartition(rows, -count, axis=-1)[..., -count:]
-    entries = np.take_along_axis(rows, found, axis=-1)
+    columns = np.argpartition(rows, -count, axis=-1)[..., -count:]
+    entries = np.take_along_axis(rows, columns, axis=-1)
     order = np.argsort(-entries, axis=-1, kind="stable")
-    return np.take_along_axis(entries, order, axis=-1), np.take_along_axis(found, order, axis=-1)
+    return np.take_along_axis(entries, order, axis=-1), np.take_along_axis(columns, order, axis=-1)
 
 
 def settled(entries: Floats, keys: Ids) -> Ids:
@@ -241,9 +241,9 @@ def settled(entries: Floats, keys: Ids) -> Ids:
     np.put_along_axis(taken, np.where(weighs, np.minimum(named, count), count), True, axis=-1)
     free = np.argsort(taken[:, :count], axis=-1, kind="stable")
     fill = np.take_along_axis(free, np.maximum(np.cumsum(~weighs, axis=-1) - 1, 0), axis=-1)
-    found = keys.copy()
-    found[tied] = np.where(weighs, named, fill)
-    return found
+    ordered = keys.copy()
+    ordered[tied] = np.where(weighs, named, fill)
+    return ordered
 
 
 def statistics(maps: Floats, places: Places) -> Floats:
@@ -263,24 +263,24 @@ def statistics(maps: Floats, places: Places) -> Floats:
     left = (
         np.ones(n, dtype=bool) if places.keys is None else np.isin(np.arange(n), places.keys.tokens)
     )
-    found = np.zeros((*maps.shape[:-2], len(STATISTICS)), dtype=np.float64)
+    numbers = np.zeros((*maps.shape[:-2], len(STATISTICS)), dtype=np.float64)
     # 0 log(TINY) is 0; a logarithm with `where=` takes three times as long.
     logs = np.log(weights + TINY)
-    found[..., 0] = -_mean_of_rows(np.einsum("...k,...k->...", weights, logs))
+    numbers[..., 0] = -_mean_of_rows(np.einsum("...k,...k->...", weights, logs))
     if places.special is None:
-        found[..., 1] = np.nan
+        numbers[..., 1] = np.nan
     else:
-        found[..., 1] = _mean_of_rows(weights @ places.special.astype(np.float32))
+        numbers[..., 1] = _mean_of_rows(weights @ places.special.astype(np.float32))
     for at, step in ((2, -1), (3, 1), (4, 0)):
         there = rows + step
         has = (there >= 0) & (there < n)
         has[has] = left[there[has]]
         if has.any():
-            found[..., at] = _mean_of_rows(weights[..., has, there[has]])
+            numbers[..., at] = _mean_of_rows(weights[..., has, there[has]])
     far = np.abs(rows[:, None] - np.arange(n)).astype(np.float32)
-    found[..., 5] = _mean_of_rows(np.einsum("...qk,qk->...q", weights, far))
-    found[..., 6] = _mean_of_rows(weights.max(axis=-1))
-    return found.astype(np.float32)
+    numbers[..., 5] = _mean_of_rows(np.einsum("...qk,qk->...q", weights, far))
+    numbers[..., 6] = _mean_of_rows(weights.max(axis=-1))
+    return numbers.astype(np.float32)
 
 
 def _mean_of_rows(rows: Floats) -> NDArray[np.float64]:

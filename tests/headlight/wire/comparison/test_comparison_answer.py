@@ -115,7 +115,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "late": (lambda a: a.passages[0].ClearField("max_sim_mean"), "other contents"),
     "matrix": (no_matrix, "other contents"),
     "methods": (lambda a: a.passages[0].evidence.pop(), "other contents"),
-    "shape": (lambda a: a.passages[0].matrix.shape.pop(), "and the shape"),
+    "shape": (lambda a: a.passages[0].matrix.shape.pop(), "matrix.shape is"),
     "data": (lambda a: setattr(a.passages[0].matrix, "data", b""), "0 bytes of data where 24"),
     "unit": (
         lambda a: a.passages[0].evidence[0].units.tokens.append(5),

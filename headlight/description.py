@@ -146,10 +146,6 @@ class ModelDescription:
         name = default if prompt_name is None else prompt_name
         return self.prompts.get(name or "", "") if prompt is None else prompt
 
-    def gives_no(self, what: str) -> str:
-        """Return the problem with a request for something that is not among the outputs."""
-        return f"this model gives no {what}; it gives {', '.join(self.outputs)}"
-
     @property
     def ref(self) -> ModelRef:
         """The name, digest, provider and precision of the weights."""

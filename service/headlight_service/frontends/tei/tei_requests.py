@@ -6,13 +6,15 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from headlight.description import ModelDescription
 from headlight.reasons import Phrase, Reason
-from headlight.refusals import Edge
+from headlight.refusals import Code, Edge, Refusal
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.spec import PooledSpec
 from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.request import OutputSpec, Request
 
+NO_DECODING = "the service turns no ids into text; decode with the model's tokenizer"
 Direction = Literal["right", "left"]
 CUTS: dict[Direction, Truncation] = {"right": "cut_end", "left": "cut_start"}
 TOKEN_VECTORS = OutputSpec(pooled=False, tokens=True)
@@ -96,3 +98,10 @@ def tokenize_request(
         client=client,
         prompt_text="",
     )
+
+
+def gives_no(model: ModelDescription, what: str, calls: Mapping[str, str]) -> str:
+    """Return the refusal of a call for another task; `calls` has that of each task."""
+    args = {"what": what, "names": ", ".join(model.outputs)}
+    problem = ONE_TEXT.message(Refusal(Code.INTERNAL, (), Reason.GIVES_NO, args))
+    return f"{problem}; call {calls[model.task]}"

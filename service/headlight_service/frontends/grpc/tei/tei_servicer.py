@@ -18,7 +18,7 @@ from headlight_service.frontends.grpc.tei.tei_decoding import decode_embed, deco
 from headlight_service.frontends.grpc.tei.tei_streams import TokenStream, VectorStream
 from headlight_service.frontends.grpc.transport.grpc_call import Call
 from headlight_service.frontends.tei.service_info import service_info
-from headlight_service.frontends.tei.tei_requests import ONE_TEXT
+from headlight_service.frontends.tei.tei_requests import NO_DECODING, ONE_TEXT, gives_no
 
 ONLY_HTTP = ("pooling", "labels", "auto_truncate")  # parts of the description
 MODEL_TYPES = {
@@ -27,7 +27,6 @@ MODEL_TYPES = {
     "classify": pb.MODEL_TYPE_CLASSIFIER,
 }
 CALLS = {"embed": "tei.v1.Embed", "rerank": "tei.v1.Rerank", "classify": "tei.v1.Predict"}
-NO_DECODING = "the service turns no ids into text; decode with the model's tokenizer"
 
 
 class TeiServicer:
@@ -100,8 +99,7 @@ class TeiServicer:
 
     def _refuse(self, what: str) -> NoReturn:
         model = self._pipeline.models.get().description
-        problem = f"{model.gives_no(what)}; call {CALLS[model.task]}"
-        raise NotServed(problem, grpc.StatusCode.FAILED_PRECONDITION)
+        raise NotServed(gives_no(model, what, CALLS), grpc.StatusCode.FAILED_PRECONDITION)
 
     def _no_sparse(self, request: Any, call: Call) -> NoReturn:
         self._refuse("sparse vectors")

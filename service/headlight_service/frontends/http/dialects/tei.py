@@ -21,9 +21,11 @@ from headlight_service.frontends.http.http_status import Headers, Refusal, refus
 from headlight_service.frontends.http.json_answers import JsonForm, lists_of
 from headlight_service.frontends.tei.service_info import compute_report, service_info
 from headlight_service.frontends.tei.tei_requests import (
+    NO_DECODING,
     SEVERAL_TEXTS,
     TOKEN_VECTORS,
     Direction,
+    gives_no,
     pooled_output,
     tokenize_request,
     truncation_of,
@@ -49,9 +51,8 @@ ERRORS: dict[Code | None, tuple[int, str]] = {
 }
 TYPES = {424: "Backend", 429: "Overloaded", 501: "Backend", 503: "Unhealthy"}
 MODEL_TYPES = {"embed": "embedding", "rerank": "reranker", "classify": "classifier"}
-PATHS = {"embed": "/embed", "rerank": "/rerank", "classify": "/predict"}  # by task
+CALLS = {"embed": "POST /embed", "rerank": "POST /rerank", "classify": "POST /predict"}  # by task
 OTHER_TASKS = {"/embed_sparse": "sparse vectors", "/predict": "classes", "/rerank": "ranks"}
-NO_DECODING = "the service turns no ids into text; decode with the model's tokenizer"
 
 
 def routes(door: Door) -> list[Route]:
@@ -219,7 +220,7 @@ async def _info(exchange: Exchange) -> Response:
 
 async def _refuse_task(what: str, exchange: Exchange) -> NoReturn:
     model = exchange.door.pipeline.models.get().description
-    raise refused(424, f"{model.gives_no(what)}; call POST {PATHS[model.task]}")
+    raise refused(424, gives_no(model, what, CALLS))
 
 
 async def _refuse_decoding(exchange: Exchange) -> NoReturn:

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from headlight.outputs.answer_numbers import Kind
     from headlight.outputs.vector_forms import AvailableForms
     from headlight.pb import headlight_pb2 as pb
-    from headlight.runtime.bundle.manifest import Architecture
-    from headlight.runtime.values import Arrays, Floats, Role, Tokenized
+    from headlight.runtime.values import Architecture, Arrays, Floats, Role, Tokenized
 
 
 class AttentionMap(Output):

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from headlight.description import Limits, ModelDescription
     from headlight.outputs.vector_forms import AvailableForms
     from headlight.pb import headlight_pb2 as pb
-    from headlight.runtime.bundle.manifest import Architecture
-    from headlight.runtime.values import Arrays, Ids, Role, Tokenized
+    from headlight.runtime.values import Architecture, Arrays, Ids, Role, Tokenized
 
 HIDDEN = "outputs.hidden"
 

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from headlight.outputs.answer_numbers import Kind
     from headlight.outputs.vector_forms import AvailableForms
     from headlight.results import ModelRef, TokenList
-    from headlight.runtime.bundle.manifest import Architecture
-    from headlight.runtime.values import Array, Arrays, Floats, Ids, Role, Tokenized
+    from headlight.runtime.values import Architecture, Array, Arrays, Floats, Ids, Role, Tokenized
 
 
 def that_fit(layers: Sequence[int], fits: Phrase, size: int, room: int) -> dict[str, Argument]:

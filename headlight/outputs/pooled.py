@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from headlight.description import Limits, ModelDescription
     from headlight.outputs.vector_forms import AvailableForms
     from headlight.pb import headlight_pb2 as pb
-    from headlight.runtime.bundle.manifest import Architecture
-    from headlight.runtime.values import Array, Arrays, Floats
+    from headlight.runtime.values import Architecture, Array, Arrays, Floats
 
 
 class PooledVectors(Output):

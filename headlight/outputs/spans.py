@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from headlight.interface.arguments import Input
     from headlight.outputs.vector_forms import AvailableForms
     from headlight.pb import headlight_pb2 as pb
-    from headlight.runtime.bundle.manifest import Architecture
-    from headlight.runtime.values import Arrays, Floats, Ids
+    from headlight.runtime.values import Architecture, Arrays, Floats, Ids
 
 SPANS = "outputs.spans"
 MOST_SPANS = 10_000  # of one input

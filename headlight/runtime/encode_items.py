@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from headlight.outputs.output import Output
 from headlight.outputs.registry import OUTPUTS
-from headlight.runtime.bundle.manifest import Architecture
-from headlight.runtime.values import Array, Floats, Ids, Role, Tokenized
+from headlight.runtime.values import Architecture, Array, Floats, Ids, Role, Tokenized
 
 NOWHERE: Mapping[str, Any] = {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,6 +17,19 @@ Keys = NDArray[np.uint16]  # of the largest weights of a row
 Marks = NDArray[np.bool_]  # usually of tokens
 Array = NDArray[Any]  # in the requested type
 Arrays = dict[str, Array]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """The shape of the encoder."""
+
+    positions: str
+    layers: int
+    heads: int
+    dim: int
+    pooled_dim: int  # width of pooled vectors; a layer after pooling can make it differ from `dim`
+    vocab_size: int
+    segments: int = 0  # token types; 0: the graphs have no input for them
 
 
 class Tokenized(NamedTuple):

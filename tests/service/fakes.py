@@ -21,14 +21,14 @@ from headlight.reasons import Reason
 from headlight.results import TokenList
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.bundle import Bundle
-from headlight.runtime.bundle.manifest import Architecture, Manifest
+from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.bundle.prompts import Prompts
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.engine.batches import AS_LONG, BATCH_TOKENS
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.runtime_description import describe
 from headlight.runtime.tokenization.input_checks import checked_ids
-from headlight.runtime.values import Role, Tokenized
+from headlight.runtime.values import Architecture, Role, Tokenized
 from headlight_service.config.options import Config
 
 ARCHITECTURE = Architecture(

@@ -10,7 +10,8 @@ import onnx
 import torch
 
 from headlight.outputs.registry import ROLES
-from headlight.runtime.bundle.manifest import Architecture, Graph, Manifest, Tolerance
+from headlight.runtime.bundle.manifest import Graph, Manifest, Tolerance
+from headlight.runtime.values import Architecture
 from headlight_export.folders.origin import Origin
 from headlight_export.parity.parity_report import SEED
 from headlight_export.parity.reference import Reference, tolerances

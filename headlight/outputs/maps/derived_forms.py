@@ -16,8 +16,7 @@ from headlight.outputs.maps.resolved_spec import Choice
 from headlight.spec import AttentionSpec
 
 if TYPE_CHECKING:
-    from headlight.runtime.bundle.manifest import Architecture
-    from headlight.runtime.values import Arrays, Floats, Keys
+    from headlight.runtime.values import Architecture, Arrays, Floats, Keys
 
 TOP = 3
 STEP = 2  # of the heads whose mean is taken: a mean of all heads hides a wrong order

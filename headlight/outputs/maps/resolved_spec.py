@@ -24,7 +24,7 @@ from headlight.spec import (
 
 if TYPE_CHECKING:
     from headlight.description import ModelDescription
-    from headlight.runtime.bundle.manifest import Architecture
+    from headlight.runtime.values import Architecture
 
 ATTENTION = "outputs.attention"
 

@@ -14,6 +14,7 @@ from headlight.errors import BundleError
 from headlight.outputs.registry import MEASURED, OUTPUTS, ROLES
 from headlight.runtime.bundle.manifest_fields import MANIFEST, Fields
 from headlight.runtime.bundle.prompts import LONGEST_PROMPT
+from headlight.runtime.values import Architecture
 from headlight.spec import POOLING_MODES
 
 # Earlier formats. 1: the graph `attend` gave only whole maps of attention. 2: graphs normalised
@@ -29,19 +30,6 @@ LARGEST_LIMIT = 1 << 22  # characters that the longest model needs
 MOST_PROMPTS = 1 << 10
 MOST_PROMPT_CHARACTERS = 1 << 18  # of all prompts together: GetModel returns them in one message
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Architecture:
-    """The shape of the encoder."""
-
-    positions: str
-    layers: int
-    heads: int
-    dim: int
-    pooled_dim: int  # width of pooled vectors; a layer after pooling can make it differ from `dim`
-    vocab_size: int
-    segments: int = 0  # token types; 0: the graphs have no input for them
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,9 @@ from headlight.outputs.output import Output
 from headlight.outputs.registry import MEASURED, OUTPUTS
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.file_contents import plain_arrays
-from headlight.runtime.bundle.manifest import Architecture, Manifest
+from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
-from headlight.runtime.values import Arrays, Floats, Ids
+from headlight.runtime.values import Architecture, Arrays, Floats, Ids
 
 SHORT_TOKENS = 48  # as long as the texts that the exporter prefers
 MASKED = "masked_"  # prefix of inputs with ignored tokens; bundles of an earlier export have none

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from headlight.errors import BundleError
 from headlight.outputs.registry import OUTPUTS
-from headlight.runtime.bundle.manifest import Architecture, Graph, Manifest
-from headlight.runtime.values import Arrays
+from headlight.runtime.bundle.manifest import Graph, Manifest
+from headlight.runtime.values import Architecture, Arrays
 
 Shape = tuple[int | str | None, ...]  # a number, or any other value if the size varies
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from headlight.runtime import ItemResult, Runtime
-from headlight.runtime.bundle.manifest import Architecture
-from headlight.runtime.values import Floats
+from headlight.runtime.values import Architecture, Floats
 from headlight_export.precision.quality import BrokenVariantError, compare, table
 from headlight_export.precision.sample_texts import FEWEST, Passage, Passages, docstrings, passages
 from tests.factory import small_config, small_tokenizer

@@ -13,10 +13,9 @@ from headlight.outputs.layout import Tensor
 from headlight.outputs.output import Item, Output
 from headlight.outputs.registry import OUTPUTS
 from headlight.runtime import Runtime
-from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight.runtime.parity.golden_inputs import load_golden
-from headlight.runtime.values import Arrays, Floats
+from headlight.runtime.values import Architecture, Arrays, Floats
 from headlight_service.core.requests.request import OutputSpec
 from headlight_service.telemetry.metrics import Metrics
 from tests.service.core.pipelines import answered, core, submit

@@ -14,7 +14,7 @@ import pytest
 from headlight import AttentionSpec, Client, InvalidInput, Span
 from headlight.interface.checked_specs import checked_attention, checked_hidden
 from headlight.outputs.maps.resolved_spec import resolve_attention
-from headlight.runtime.bundle.manifest import Architecture
+from headlight.runtime.values import Architecture
 from headlight.spec import HiddenSpec
 from tests.headlight.fake_model import HEADS, LAYERS
 from tests.headlight.fake_server import FakeServicer

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headlight.runtime import Runtime
-from headlight.runtime.bundle.manifest import Architecture
+from headlight.runtime.values import Architecture
 
 log = logging.getLogger("headlight_service.core.admission.working_memory")
 # Memory limit of the container itself: of cgroup v2, and of v1, where "none" is a huge number.

@@ -15,10 +15,9 @@ from headlight.outputs.layout import Layout
 from headlight.outputs.output import Output
 from headlight.outputs.registry import OUTPUTS
 from headlight.refusals import Argument
-from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.spans.span_items import SpanItems
-from headlight.runtime.values import Tokenized
+from headlight.runtime.values import Architecture, Tokenized
 from headlight.spec import Priority
 
 

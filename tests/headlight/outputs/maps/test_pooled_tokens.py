@@ -9,8 +9,7 @@ from headlight.errors import InvalidInput
 from headlight.outputs.maps.reduction import pooling_weights, row_tokens
 from headlight.outputs.maps.resolved_spec import resolve_attention
 from headlight.outputs.maps.token_units import Places, place, pooled_token
-from headlight.runtime.bundle.manifest import Architecture
-from headlight.runtime.values import Tokenized
+from headlight.runtime.values import Architecture, Tokenized
 from headlight.spec import AttentionSpec
 
 ARCHITECTURE = Architecture(positions="none", layers=2, heads=3, dim=6, pooled_dim=6, vocab_size=9)

@@ -11,11 +11,10 @@ from headlight.outputs.maps.resolved_spec import whole
 from headlight.outputs.registry import OUTPUTS
 from headlight.outputs.vector_forms import VectorForm
 from headlight.runtime import EncodeItem, Runtime, Selection
-from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.encode_items import ItemResult, everything
 from headlight.runtime.engine.batches import pad
 from headlight.runtime.engine.engine import output_names
-from headlight.runtime.values import Ids
+from headlight.runtime.values import Architecture, Ids
 
 ARCHITECTURE = Architecture(
     positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90

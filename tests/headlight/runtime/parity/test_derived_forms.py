@@ -15,8 +15,7 @@ from headlight.outputs.maps.derived_forms import FORMS, TOP, form, form_error
 from headlight.outputs.maps.graph_selectors import source_of
 from headlight.outputs.maps.token_units import Places
 from headlight.runtime import ItemResult
-from headlight.runtime.bundle.manifest import Architecture
-from headlight.runtime.values import Floats
+from headlight.runtime.values import Architecture, Floats
 
 ARCHITECTURE = Architecture(
     positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90

@@ -131,7 +131,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "weights": (
         lambda a: a.passages[0].evidence[0].weights.CopyFrom(floats(2)),
-        "weights has the type",
+        "weights.shape is",
     ),
     "infinite": (
         lambda a: setattr(a.passages[0].evidence[0].weights, "data", b"\xff" * 12),

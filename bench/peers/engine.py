@@ -27,6 +27,7 @@ from headlight.runtime.providers.openvino_session import OpenVinoSession
 from headlight.runtime.values import Arrays
 from headlight_service.app.allocator import settle_allocator
 from headlight_service.app.assembly import assemble, load
+from headlight_service.app.executor import Executor
 from headlight_service.config.options import Config
 from headlight_service.core.admission.request_budget import RequestBudget
 from headlight_service.core.models import ServedModel
@@ -76,7 +77,7 @@ def compute(model: ServedModel, items: Sequence[EncodeItem]) -> None:
     Raises as the engine.
     """
     ended: Future[Computed | Exception] = Future()
-    budget = RequestBudget(model.admission, "interactive")
+    budget = RequestBudget(model.admission, model.estimate, "interactive")
     budget.take_tokens(sum(len(item.ids) for item in items), math.inf)
     pending = PendingRequest(
         model.ref.name, items, math.inf, "interactive", budget, ended.set_result
@@ -100,7 +101,7 @@ def queued(
     """Run callers that queue a request after each answer; each is a thread, as in the service."""
     tokenizer, selection = runtime.tokenizer, runtime.select()
     assert tokenizer is not None
-    model = assemble(runtime, config, Metrics())
+    model = assemble(runtime, config, Metrics(), Executor(config, runtime.workers.streams))
     left: SimpleQueue[Sequence[int] | None] = SimpleQueue()
     for part in (*groups(order, group), *[None] * callers):
         left.put(part)

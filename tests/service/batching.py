@@ -8,15 +8,19 @@ import math
 from collections.abc import AsyncIterator
 from typing import Any
 
+from headlight.description import Limits
 from headlight.runtime.encode_items import EncodeItem
 from headlight.runtime.engine.batches import AS_LONG, Rounding
 from headlight.runtime.values import Role
 from headlight.spec import Priority
+from headlight_service.app.executor import fit
+from headlight_service.config.options import Config
 from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.admission.estimates import WaitEstimate
 from headlight_service.core.admission.request_budget import RequestBudget
 from headlight_service.core.scheduler.batch_policy import ExecutionSlots
 from headlight_service.core.scheduler.engine_health import EngineFunctions, EngineLost
-from headlight_service.core.scheduler.lanes import BatchLimit, LaneKey
+from headlight_service.core.scheduler.lanes import BatchLimit
 from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
 from headlight_service.core.scheduler.running_batch import BatchReport
 from headlight_service.core.scheduler.scheduler import Scheduler
@@ -69,23 +73,30 @@ class Setup:
         self.worked = Clock()  # of the processors
         self.left: list[str] = []
         self.lost: list[EngineLost] = []
-        limits = {
-            LaneKey("m", "embed"): BatchLimit(tokens),
-            LaneKey("m", "attend"): BatchLimit(tokens, 10**4),
-        }
         self.scheduler = Scheduler(
-            {"m": EngineFunctions(self.engine.run, self.engine.probe, wide_roles)},
-            limits,
-            slots=slots,
-            rounding=rounding,
-            bulk_seconds=bulk_seconds,
-            observe=self.reports.append,
-            on_lost=self.lost.append,
-            clock=self.clock,
-            worked=self.worked,
+            slots=slots, bulk_seconds=bulk_seconds, on_lost=self.lost.append, clock=self.clock
         )
+        functions = EngineFunctions(
+            self.engine.run,
+            self.engine.probe,
+            wide_roles,
+            rounding,
+            self.reports.append,
+            worked=self.worked,
+            name="m",
+        )
+        limits: dict[Role, BatchLimit] = {
+            "embed": BatchLimit(tokens),
+            "attend": BatchLimit(tokens, 10**4),
+        }
+        self.scheduler.add("m", functions, limits)
+        self.estimate = WaitEstimate(slots)
         self.admission = Admission(
-            max_tokens=10**6, max_request_bytes=0, max_output_bytes=10**9, lock=self.scheduler.lock
+            max_tokens=10**6,
+            max_request_bytes=0,
+            max_output_bytes=10**9,
+            estimates=[self.estimate],
+            lock=self.scheduler.lock,
         )
 
     async def submit(
@@ -93,7 +104,7 @@ class Setup:
     ) -> Computed:
         """Submit as the pipeline does; each token has BYTES_PER_TOKEN of results."""
         tokens = sum(len(each.ids) for each in items)
-        budget = RequestBudget(self.admission, priority)
+        budget = RequestBudget(self.admission, self.estimate, priority)
         budget.take_answer(tokens * BYTES_PER_TOKEN)
         budget.take_tokens(tokens, math.inf)
         loop = asyncio.get_running_loop()
@@ -142,6 +153,15 @@ async def running(**options: Any) -> AsyncIterator[Setup]:
     finally:
         setup.engine.gate.set()
         setup.scheduler.close()
+
+
+def fitted(config: Config, told: Limits) -> Admission:
+    """Return the admission of a process with one model of these limits."""
+    admission = Admission(
+        max_tokens=0, max_request_bytes=config.max_queue_bytes, max_output_bytes=0
+    )
+    fit(admission, config, [told])
+    return admission
 
 
 def lengths(engine: FakeEngine) -> list[list[int]]:

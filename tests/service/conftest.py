@@ -24,6 +24,7 @@ from headlight.runtime import Runtime
 from headlight.runtime.engine.batches import BATCH_TOKENS, Rounding
 from headlight.runtime.providers.worker_layout import Workers
 from headlight_service.app.assembly import assemble
+from headlight_service.app.executor import Executor
 from headlight_service.app.health import Readiness
 from headlight_service.app.listen_addresses import bind
 from headlight_service.app.server_setup import PublicServicer, Servicers, build_server
@@ -109,7 +110,9 @@ async def serving(
     port = bind(server, config.grpc)
     await server.start()
     readiness.set(serving=loaded)
-    model = assemble(cast(Runtime, fit(runtime, config)), config, metrics, tracing)
+    ready = cast(Runtime, fit(runtime, config))
+    executor = Executor(config, ready.workers.streams)
+    model = assemble(ready, config, metrics, executor, tracing)
     if loaded:
         models.add(model)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=NARROW) as channel:

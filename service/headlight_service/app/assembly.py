@@ -21,22 +21,18 @@ from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.onnx_session import gpu_installed
 from headlight.runtime.tokenization.input_checks import TRUNCATIONS
 from headlight.runtime.tokenization.long_texts import CHARACTERS_PER_TOKEN
+from headlight.runtime.values import Role
+from headlight_service.app.executor import Executor, output_limit
 from headlight_service.app.startup_steps import OPENING, SELF_TEST, StartupSteps
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
-from headlight_service.core.admission.admission_control import (
-    RESERVE,
-    Admission,
-    largest_output,
-    outputs_for,
-)
+from headlight_service.core.admission.admission_control import Admission, largest_output
 from headlight_service.core.admission.estimates import WaitEstimate
 from headlight_service.core.models import ServedModel
 from headlight_service.core.scheduler.cpu_time import cpu_seconds_of_workers
-from headlight_service.core.scheduler.engine_health import EngineFunctions, EngineLost
-from headlight_service.core.scheduler.lanes import BatchLimit, LaneKey
+from headlight_service.core.scheduler.engine_health import EngineFunctions
+from headlight_service.core.scheduler.lanes import BatchLimit
 from headlight_service.core.scheduler.running_batch import BatchReport
-from headlight_service.core.scheduler.scheduler import Scheduler
 from headlight_service.telemetry.metrics import Metrics, ModelMetrics
 
 if TYPE_CHECKING:
@@ -44,7 +40,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headlight_service.app.assembly")
 LEAST_STREAM_OUTPUT_BYTES, MOST_STREAM_OUTPUT_BYTES = 64 << 20, 1 << 30  # range of the default
-STREAMS_HELD = 4  # default number of full streams that the process holds results for at once
 
 
 def load(config: Config, steps: StartupSteps | None = None) -> Runtime:
@@ -174,21 +169,9 @@ def limits(config: Config, manifest: Manifest) -> Limits:
         max_items=config.max_items,
         max_request_bytes=config.max_request_bytes,
         max_unary_response_bytes=config.max_unary_response_bytes,
-        max_stream_output_bytes=min(of_stream, largest_output(_of_all(config, of_stream))),
+        max_stream_output_bytes=min(of_stream, largest_output(output_limit(config, of_stream))),
         max_stream_in_flight=config.max_stream_in_flight,
         max_request_tokens=max(config.max_request_tokens, manifest.max_length),
-    )
-
-
-def output_limit(config: Config, manifest: Manifest) -> int:
-    """Return the limit on all results of a model at once."""
-    return _of_all(config, limits(config, manifest).max_stream_output_bytes)
-
-
-def _of_all(config: Config, of_stream: int) -> int:
-    """Return the limit on all results at once; by default a few full streams, or a unary answer."""
-    return config.max_output_bytes or max(
-        STREAMS_HELD * of_stream, outputs_for(config.max_unary_response_bytes)
     )
 
 
@@ -196,51 +179,26 @@ def assemble(
     runtime: Runtime,
     config: Config,
     metrics: Metrics,
+    executor: Executor,
     tracing: Tracing | None = None,
-    on_lost: Callable[[EngineLost], None] = lambda error: None,
 ) -> ServedModel:
-    """Return a model that can be served, with a running scheduler.
+    """Return a model that can be served, whose requests the executor takes.
 
     Args:
         runtime: the loaded runtime.
         config: the options.
         metrics: receives the model's series.
+        executor: the process's.
         tracing: makes spans of the batches.
-        on_lost: called on any thread if the model's engine does not recover.
     """
-    manifest, slots = runtime.bundle.manifest, runtime.workers.streams
-    own, told = metrics.of(manifest.name), limits(config, manifest)
-    estimate = WaitEstimate(slots)
-    scheduler = Scheduler(
-        {
-            manifest.name: EngineFunctions(
-                runtime.engine.run, runtime.probe, runtime.engine.wide_roles
-            )
-        },
-        batch_limits(runtime, config),
-        slots=slots,
-        bulk_seconds=config.bulk_batch_ms / 1000,
-        rounding=runtime.engine.rounding,
-        observe=functools.partial(_observe, runtime.engine, own, estimate),
-        on_lost=on_lost,
-        tracing=None if tracing is None else tracing.batches(runtime.model().ref),
-        worked=None if runtime.provider == "cuda" else cpu_seconds_of_workers,
-    )
-    admission = make_admission(config, told, estimate, scheduler)
-    metrics.serve(
-        model=manifest.name,
-        version=manifest.version,
-        sha256=runtime.bundle.sha256,
-        provider=runtime.provider,
-        precision=runtime.precision,
-        positions=manifest.architecture.positions,
-        gauges=_gauges(admission, fell_back=fell_back(config, runtime)),
-    )
-    return ServedModel(
+    manifest, own = runtime.bundle.manifest, metrics.of(runtime.bundle.manifest.name)
+    estimate = WaitEstimate(executor.slots)
+    model = ServedModel(
         runtime,
-        told,
-        scheduler,
-        admission,
+        limits(config, manifest),
+        executor.scheduler,
+        executor.admission,
+        estimate,
         own,
         max_characters(config, manifest),
         config.special_tokens,
@@ -249,47 +207,66 @@ def assemble(
         config.empty_texts,
         max_characters_read(config, manifest),
     )
-
-
-def make_admission(
-    config: Config, told: Limits, estimate: WaitEstimate, scheduler: Scheduler | None = None
-) -> Admission:
-    """Return the admission control, with the limits of the options."""
-    # Bulk may fill the queue except a reserve. The largest request must fit into an empty queue.
-    bulk = max(
-        config.max_queue_tokens - config.max_queue_tokens // RESERVE, told.max_request_tokens
+    functions = EngineFunctions(
+        runtime.engine.run,
+        runtime.probe,
+        runtime.engine.wide_roles,
+        runtime.engine.rounding,
+        functools.partial(_observe, runtime.engine, own, estimate),
+        None if tracing is None else tracing.batches(model.ref),
+        None if runtime.provider == "cuda" else cpu_seconds_of_workers,
+        manifest.name,
     )
-    return Admission(
-        max_tokens=max(config.max_queue_tokens, told.max_request_tokens),
-        max_bulk_tokens=bulk,
-        max_request_bytes=config.max_queue_bytes,
-        max_output_bytes=_of_all(config, told.max_stream_output_bytes),
-        estimate=estimate,
-        begins_at_once=None if scheduler is None else scheduler.begins_at_once,
-        lock=None if scheduler is None else scheduler.lock,
+    executor.add(model, functions, batch_limits(runtime, config))
+    metrics.serve(
+        **_labels(model),
+        gauges=_gauges(executor.admission, estimate, fell_back=fell_back(config, runtime)),
     )
+    return model
 
 
-def _gauges(admission: Admission, fell_back: bool) -> dict[str, Callable[[], float]]:
+def drop(model: ServedModel, metrics: Metrics, executor: Executor) -> None:
+    """Give the memory of a retired model back, once its last request has ended. It waits."""
+    executor.drop(model)
+    labels, others = _labels(model), [_labels(each) for each in executor.models]
+    if labels not in others:
+        named = any(each["model"] == model.ref.name for each in others)
+        metrics.withdraw(**labels, gauges=not named)
+
+
+def _labels(model: ServedModel) -> dict[str, str]:
+    """Return what metrics tell of a model's weights."""
+    ref = model.ref
+    return {
+        "model": ref.name,
+        "version": ref.version,
+        "sha256": ref.bundle_sha256,
+        "provider": ref.provider,
+        "precision": ref.precision,
+        "positions": model.runtime.bundle.manifest.architecture.positions,
+    }
+
+
+def _gauges(
+    admission: Admission, estimate: WaitEstimate, fell_back: bool
+) -> dict[str, Callable[[], float]]:
     """Return the functions that each scrape calls: one for each of metrics.GAUGES."""
     return {
-        "queue_tokens": lambda: admission.tokens.held,
-        "queue_bulk_tokens": lambda: admission.bulk.held,
-        "backlog_seconds": lambda: admission.backlog_seconds,
+        "queue_tokens": lambda: sum(estimate.queued.values()),
+        "queue_bulk_tokens": lambda: estimate.queued["bulk"],
+        "backlog_seconds": lambda: estimate.seconds_before("bulk"),
         "held_request_bytes": lambda: admission.requests.held,
         "held_output_bytes": lambda: admission.outputs.held,
         "provider_fallback": lambda: float(fell_back),
     }
 
 
-def batch_limits(runtime: Runtime, config: Config) -> dict[LaneKey, BatchLimit]:
-    """Return the batch limit of each lane: one lane for each loaded graph."""
-    model, tokens = runtime.bundle.manifest.name, runtime.engine.batch_tokens
-    found = {LaneKey(model, "embed"): BatchLimit(tokens, None, config.max_padding)}
+def batch_limits(runtime: Runtime, config: Config) -> dict[Role, BatchLimit]:
+    """Return the batch limit of each role: those of the loaded graphs."""
+    tokens = runtime.engine.batch_tokens
+    found: dict[Role, BatchLimit] = {"embed": BatchLimit(tokens, None, config.max_padding)}
     if "attend" in runtime.roles:
-        found[LaneKey(model, "attend")] = BatchLimit(
-            tokens, config.attend_batch_cost, config.max_padding
-        )
+        found["attend"] = BatchLimit(tokens, config.attend_batch_cost, config.max_padding)
     return found
 
 

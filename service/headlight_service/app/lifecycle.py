@@ -19,6 +19,7 @@ from headlight.errors import BundleError
 from headlight.runtime import Runtime
 from headlight_service.app.allocator import trim
 from headlight_service.app.assembly import assemble, fitting, load
+from headlight_service.app.executor import Executor
 from headlight_service.app.health import Readiness
 from headlight_service.app.http_listener import Listener
 from headlight_service.app.listen_addresses import PortTaken, bind, taken
@@ -43,7 +44,6 @@ from headlight_service.core.admission.working_memory import memory_limit, warn_i
 from headlight_service.core.models import Models, ServedModel
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.scheduler.engine_health import EngineLost
-from headlight_service.core.scheduler.scheduler import Scheduler
 from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.core.worker_threads import stand_behind
 from headlight_service.frontends.grpc.in_flight_calls import InFlight
@@ -127,7 +127,7 @@ class Server:
 
     async def _live(self) -> int:
         try:
-            scheduler = await self._start()
+            executor = await self._start()
         except ConfigError as error:
             log.critical(str(error), extra={"event": "bad_option"})
             return EXIT_CONFIG
@@ -140,13 +140,13 @@ class Server:
         except BundleError as error:
             log.critical(error.message, extra={"event": "bundle_refused", "file": error.file})
             return EXIT_BUNDLE
-        if scheduler is None:
+        if executor is None:
             log.info("stopped while loading", extra={"event": "stopped"})
             # As of any command that Ctrl-C ends before its work is done.
             return EXIT_INTERRUPTED if self._stop.result() == signal.SIGINT else EXIT_OK
-        return await self._until_stopped(scheduler)
+        return await self._until_stopped(executor)
 
-    async def _start(self) -> Scheduler | None:
+    async def _start(self) -> Executor | None:
         """Listen, load, and open the gRPC port. Returns None if a signal came first.
 
         The ports of gRPC and of the HTTP frontend are reserved from the start, but clients can
@@ -172,8 +172,9 @@ class Server:
             runtime = await self._load()
             if runtime is None:
                 return None
-            model = assemble(runtime, config, self._metrics, self._tracing, self._on_lost)
-            self._liveness.add("batches", lambda: model.scheduler.heartbeat.stalled_seconds)
+            executor = Executor(config, runtime.workers.streams, self._on_lost)
+            self._liveness.add("batches", lambda: executor.scheduler.heartbeat.stalled_seconds)
+            model = assemble(runtime, config, self._metrics, executor, self._tracing)
             self._models.add(model)
             bind(self._grpc, address, access.credentials)
         await self._grpc.start()
@@ -193,7 +194,7 @@ class Server:
                 "sha256": ref.bundle_sha256,
             },
         )
-        return model.scheduler
+        return executor
 
     def _reserve_api(self, access: AccessPolicy, grpc_port: int) -> HttpServer | None:
         """Reserve the port of the HTTP frontend; None: it is off, or the default port is taken."""
@@ -268,7 +269,7 @@ class Server:
         warn_if_short(runtime, memory_limit())
         return runtime
 
-    async def _until_stopped(self, scheduler: Scheduler) -> int:
+    async def _until_stopped(self, executor: Executor) -> int:
         await asyncio.wait((self._stop, self._lost), return_when=asyncio.FIRST_COMPLETED)
         if self._lost.done():
             self._readiness.set(serving=False)
@@ -281,7 +282,7 @@ class Server:
         left = await self._drain()
         if self._lost.done():  # callers that waited for it have been notified
             return EXIT_FAILED
-        scheduler.close()
+        executor.close()
         self._pipeline.close()
         if left:
             log.critical(

@@ -11,7 +11,8 @@ from headlight.errors import InvalidInput, Unavailable
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.providers.worker_layout import share, usable_cpus
-from headlight_service.app.assembly import output_limit
+from headlight_service.app.assembly import limits
+from headlight_service.app.executor import output_limit
 from headlight_service.app.model_preparation import ExportFailed, prepare
 from headlight_service.app.startup_steps import StartupSteps
 from headlight_service.config.command_line import ConfigError
@@ -72,7 +73,7 @@ def resources_of(config: Config, manifest: Manifest, cpus: int) -> Resources:
         streams=streams,
         threads=threads,
         parts={
-            "answers": 2 * output_limit(config, manifest),
+            "answers": 2 * output_limit(config, limits(config, manifest).max_stream_output_bytes),
             "requests": config.max_queue_bytes,
             "process": PROCESS_BYTES,
             "weights": weights * WEIGHT_HALVES[provider] // 2,

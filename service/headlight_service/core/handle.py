@@ -156,13 +156,16 @@ class Handle(Generic[T]):
     def _admit(self) -> None:
         """Find the model, and take the bytes of the request."""
         request = self.request
-        self._model = model = self._shared.models.get(request.model)
         bucket = self._shared.bucket_of(request.client)
-        self._budget = RequestBudget(model.admission, request.priority, bucket)
+        self._model = model = self._shared.models.bind(request.model)
+        self._budget = RequestBudget(
+            model.admission, model.estimate, request.priority, bucket, model.release
+        )
         with self._lock:
-            if self._over:  # the client disconnected before the first step
-                raise CancelledError
-            self._admitted = True
+            self._admitted = not self._over
+        if not self._admitted:  # the client disconnected before the first step
+            self._budget.close()
+            raise CancelledError
         self._budget.take_request(request.held_bytes)
 
     def _begin_tokenizing(self, job: TokenizationJob) -> None:

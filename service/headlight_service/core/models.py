@@ -1,9 +1,11 @@
-"""The served models: their outputs, their limits and their metrics."""
+"""The served models: their outputs, their limits, their metrics, and the set of them."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
@@ -16,12 +18,13 @@ from headlight.runtime.encode_items import Selection
 from headlight.runtime.tokenization.input_checks import TRUNCATIONS, Truncation
 from headlight.spec import EmptyTexts, SpecialTokens
 from headlight_service.core.admission.admission_control import Admission
-from headlight_service.core.admission.estimates import Density
+from headlight_service.core.admission.estimates import Density, WaitEstimate
 from headlight_service.core.admission.shed_error import reason_of
 from headlight_service.core.requests.request import OutputSpec
 from headlight_service.core.scheduler.scheduler import Scheduler
 from headlight_service.telemetry.metrics import ModelMetrics
 
+_SERIAL = itertools.count(1)
 LEAST_TOKEN_INFO_BYTES = 8  # for one token in an answer: id, piece, start, end, special, segment
 
 
@@ -35,9 +38,12 @@ def names_of(runtime: Runtime, served_names: Sequence[str] = ()) -> tuple[str, .
 
 
 class ServedModel:
-    """A runtime with its limits, its part of the queue and its metrics.
+    """A runtime with its limits, its part of the queue and its metrics: one version of a model.
 
     Attributes:
+        key: key of its lanes in the scheduler, unique in the process.
+        scheduler, admission: those of the process.
+        estimate: its queued work.
         description: its task, its outputs and all else that clients may know, limits included.
         ref: reference to its weights.
         names: names by which requests address it; answers of other tools' protocols have the first.
@@ -50,6 +56,10 @@ class ServedModel:
         default_prompt: prompt before texts unless a request names another.
         max_length: most tokens of one input.
         density: tokens per character of its texts.
+        output_specs: requested outputs of earlier messages, by their spelling; see the decoder.
+        bound: requests that were admitted for it and have not ended. With the queue's lock held.
+        retired: whether it takes no more requests. With the queue's lock held.
+        gone: set once it is retired, its requests have ended, and no engine runs a batch of it.
     """
 
     def __init__(
@@ -58,6 +68,7 @@ class ServedModel:
         limits: Limits,
         scheduler: Scheduler,
         admission: Admission,
+        estimate: WaitEstimate,
         metrics: ModelMetrics,
         max_characters: int,
         special_tokens: SpecialTokens = "parse",
@@ -76,6 +87,7 @@ class ServedModel:
         self.limits = limits
         self.scheduler = scheduler
         self.admission = admission
+        self.estimate = estimate
         self.metrics = metrics
         self.max_characters = max_characters
         self.max_characters_read = max_characters_read or max_characters
@@ -88,6 +100,11 @@ class ServedModel:
         self.default_prompt = runtime.prompts.choose(None, None)
         self.max_length = self.description.max_length
         self.density = Density()
+        self.key = f"{self.ref.name}@{self.ref.version}#{next(_SERIAL)}"
+        self.output_specs = dict[bytes, OutputSpec]()
+        self.bound = 0
+        self.retired = False
+        self.gone = threading.Event()
         self._selections = WeakKeyDictionary[OutputSpec, Selection]()
 
     @property
@@ -104,6 +121,20 @@ class ServedModel:
     def most_tokens(self) -> int:
         """Most tokens of one request for vectors, whatever it takes of the queue at once."""
         return self.limits.max_items * self.max_length
+
+    def release(self) -> None:
+        """End one request that `Models.bind` has bound. Call it with the queue's lock held."""
+        self.bound -= 1
+        self._go_if_idle()
+
+    def retire(self) -> None:
+        """Take no more requests, and go with the last. Call it with the queue's lock held."""
+        self.retired = True
+        self._go_if_idle()
+
+    def _go_if_idle(self) -> None:
+        if self.retired and not self.bound:
+            self.scheduler.remove(self.key, self.gone.set)
 
     def gives(self, output: str) -> bool:
         """Return whether an output can be requested."""
@@ -153,51 +184,124 @@ def counted(model: ServedModel) -> Iterator[None]:
 
 
 class Models:
-    """The models of a process, by their names; none until the first is ready."""
+    """The models of a process, by their names; none until the first is ready.
+
+    Any thread reads it, without a lock: a change replaces what it reads. Names that several models
+    have belong to the one whose bundle has it, else to the one that was added first.
+    """
 
     def __init__(self) -> None:
-        self._models: list[ServedModel] = []
-        self._by_name: dict[str, ServedModel] = {}
+        self._models: tuple[ServedModel, ...] = ()
+        self._by_name: Mapping[str, ServedModel] = {}
+        self._default: ServedModel | None = None
+        self._limits: Limits | None = None
 
-    def add(self, model: ServedModel) -> None:
-        """Serve one more model. Another name than its bundle's stays the model's that has it."""
-        self._models.append(model)
-        for name in model.names:
-            self._by_name.setdefault(name, model)
-        self._by_name[model.ref.name] = model
+    def add(self, model: ServedModel, *, default: bool = False) -> None:
+        """Serve one more model.
+
+        Args:
+            model: the model, ready to serve.
+            default: serve requests that name no model with it; otherwise, the first one does.
+
+        Raises:
+            ValueError: a model would not be found by its first name.
+        """
+        with model.admission.lock:
+            self._replace((*self._models, model), model if default else self._default)
+
+    def swap(self, name: str, new: ServedModel) -> ServedModel:
+        """Replace a model in one step, and return the old one; see `remove`.
+
+        Raises:
+            NotFound: there is none of that name.
+            ValueError: the new model does not have that name, or see `add`.
+        """
+        if name not in new.names:
+            raise ValueError(f"{new.name} is not named {name}")
+        with new.admission.lock:
+            old = self.get(name)
+            models = tuple(new if each is old else each for each in self._models)
+            self._replace(models, new if old is self._default else self._default)
+            old.retire()
+        return old
+
+    def remove(self, name: str) -> ServedModel:
+        """Serve a model no longer, and return it. Its `gone` is set once its requests have ended.
+
+        Raises:
+            NotFound: there is none of that name.
+        """
+        old = self.get(name)
+        with old.admission.lock:
+            models = tuple(each for each in self._models if each is not old)
+            self._replace(models, None if old is self._default else self._default)
+            old.retire()
+        return old
+
+    def _replace(self, models: tuple[ServedModel, ...], default: ServedModel | None) -> None:
+        owners = {model.ref.name: model for model in reversed(models)}
+        for model in models:
+            for name in model.names:
+                owners.setdefault(name, model)
+        for model in models:
+            if owners[model.name] is not model:
+                raise ValueError(f"{model.name} is a name of another model; swap it, or rename one")
+        # In the order of the models.
+        names = (name for model in models for name in model.names)
+        self._by_name = {name: owners[name] for name in names}
+        limits = [dataclasses.asdict(model.limits) for model in models]
+        self._limits = (
+            Limits(**{name: max(each[name] for each in limits) for name in limits[0]})
+            if limits
+            else None
+        )
+        self._default = default or (models[0] if models else None)
+        self._models = models
 
     @property
     def all(self) -> tuple[ServedModel, ...]:
         """All models, in the order in which they were added."""
-        return tuple(self._models)
+        return self._models
 
     @property
     def by_name(self) -> Mapping[str, ServedModel]:
         """The models by each name, in the order in which they were added."""
         return self._by_name
 
+    @property
+    def limits(self) -> Limits:
+        """The largest of each limit, for what is not one model's yet.
+
+        Raises:
+            Unavailable: the first model is still being loaded.
+        """
+        if self._limits is None:
+            raise Unavailable(Reason.LOADING)
+        return self._limits
+
     def get(self, name: str = "") -> ServedModel:
-        """Return the model that a request names; without a name, the only model.
+        """Return the model that a request names; without a name, the default one.
 
         Raises:
             Unavailable: the first model is still being loaded.
             NotFound: there is none of that name.
-            InvalidInput: none is named, and there are several.
         """
-        first = self.first
-        model = self._by_name.get(name)
+        model = self._by_name.get(name) if name else self._default
         if model is not None:
             return model
-        if not name and len(self._models) == 1:
-            return first
-        served = ", ".join(self._by_name)
-        if name:
-            raise NotFound(Reason.NOT_SERVED, "model", names=served)
-        raise InvalidInput("model", Reason.MODEL_NAME_EMPTY, names=served)
-
-    @property
-    def first(self) -> ServedModel:
-        """The first model; its limits bound streams. Raises Unavailable: it is not loaded yet."""
-        if not self._models:
+        if self._default is None:
             raise Unavailable(Reason.LOADING)
-        return self._models[0]
+        raise NotFound(Reason.NOT_SERVED, "model", names=", ".join(self._by_name))
+
+    def bind(self, name: str = "") -> ServedModel:
+        """Return the model that a request names, which stays until the request releases it.
+
+        Raises:
+            Unavailable, NotFound: see `get`.
+        """
+        while True:
+            model = self.get(name)
+            with model.admission.lock:
+                if not model.retired:  # it was not replaced meanwhile
+                    model.bound += 1
+                    return model

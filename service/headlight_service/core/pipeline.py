@@ -363,7 +363,7 @@ class Encoding(Handle[Answer]):
         """
         request, model = self.request, self._model
         pending = PendingRequest(
-            model.ref.name,
+            model.key,
             items,
             request.deadline,
             BEGUN if begun else request.priority,
@@ -431,7 +431,7 @@ class Encoding(Handle[Answer]):
         """Refuse the rest of the work if it would far outlast the deadline even alone."""
         admission, remaining = self._model.admission, self.request.deadline - time.monotonic()
         with admission.lock:
-            admission.check_alone(tokens, remaining)
+            admission.check_alone(self._model.estimate, tokens, remaining)
 
     def _begin_slice(self, items: list[EncodeItem]) -> None:
         """Queue the next slice, in place of the last. Then: `_computed`, `_computed_slice`."""

@@ -97,8 +97,8 @@ GAUGES = {  # read at each scrape
     "queue_tokens": "Tokens admitted and not yet answered, running ones included.",
     "queue_bulk_tokens": "Those of headlight_queue_tokens that are bulk's.",
     "backlog_seconds": "How long the tokens admitted will take, at the rate of the last batches.",
-    "held_request_bytes": "Bytes of the requests being dealt with.",
-    "held_output_bytes": "Bytes of results being computed or sent.",
+    "held_request_bytes": "Bytes of the requests being dealt with, of all models together.",
+    "held_output_bytes": "Bytes of results being computed or sent, of all models together.",
     "provider_fallback": (
         "1 where the CPU computes for want of the GPU that ONNX Runtime was installed for, else 0."
     ),
@@ -260,6 +260,22 @@ class Metrics:
         self._info.labels(model, version, sha256, provider, precision, positions).set(1)
         for name, ask in gauges.items():
             self._gauges[name].labels(model).set_function(ask)
+
+    def withdraw(
+        self,
+        *,
+        model: str,
+        version: str,
+        sha256: str,
+        provider: str,
+        precision: str,
+        positions: str,
+        gauges: bool,
+    ) -> None:
+        """Announce a model no longer. `gauges`: nor its gauges; its counts stay in any case."""
+        self._info.remove(model, version, sha256, provider, precision, positions)
+        for gauge in self._gauges.values() if gauges else ():
+            gauge.remove(model)
 
     def exposition(self) -> tuple[str, bytes]:
         """Return content type and body for a scrape."""

@@ -15,7 +15,8 @@ from headlight.runtime import Runtime
 from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight.runtime.providers import provider_choice, worker_layout
 from headlight_service.app import assembly
-from headlight_service.app.assembly import assemble, limits, make_admission, max_characters
+from headlight_service.app.assembly import assemble, limits, max_characters
+from headlight_service.app.executor import Executor
 from headlight_service.config.options import Config
 from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.admission.estimates import WaitEstimate
@@ -27,6 +28,7 @@ from headlight_service.core.scheduler.cpu_time import cpu_seconds_of_workers
 from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.frontends.contract.answer_forms import UnaryForm
 from headlight_service.telemetry.metrics import Metrics
+from tests.service.batching import fitted
 from tests.service.fakes import ARCHITECTURE, manifest
 from tests.service.logged import logged
 from tests.tampering import relist, rewrite
@@ -66,12 +68,12 @@ def test_the_default_answer_limit_fits_the_process(
 def test_an_idle_service_has_room_for_the_largest_unary_answer(told: dict[str, int]) -> None:
     config = Config(bundle=Path("b"), **told)  # type: ignore[arg-type]  # all of these are numbers
     allowed = limits(config, manifest())
-    admission = make_admission(config, allowed, WaitEstimate(1))
-    unary = RequestBudget(admission, "interactive")
+    admission = fitted(config, allowed)
+    unary = RequestBudget(admission, WaitEstimate(1), "interactive")
     unary.take_answer(allowed.max_unary_response_bytes)
     assert admission.outputs.held == config.max_unary_response_bytes
     unary.close()
-    stream = RequestBudget(admission, "interactive")
+    stream = RequestBudget(admission, WaitEstimate(1), "interactive")
     stream.take_answer(allowed.max_stream_output_bytes)
     assert admission.outputs.held == allowed.max_stream_output_bytes
     stream.close()
@@ -110,9 +112,9 @@ def test_a_single_text_on_the_attend_graph_is_counted_under_that_graph(
     monkeypatch.setattr(worker_layout, "SMALL_COPY", 0)
     runtime = Runtime(bundle_path, provider="cpu", threads=1, streams=2)
     assert runtime.workers.lent
-    metrics = Metrics()
+    metrics, config = Metrics(), Config(bundle=bundle_path)
     model, models, tokenizers = (
-        assemble(runtime, Config(bundle=bundle_path), metrics),
+        assemble(runtime, config, metrics, Executor(config, 2)),
         Models(),
         TokenizerThreads(1),
     )
@@ -138,9 +140,10 @@ def test_bulk_is_measured_in_cpu_time_on_cpu_providers(
     provider: str, worked: object, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runtime, "provider", provider)
-    scheduler = assemble(runtime, Config(bundle=Path("b")), Metrics()).scheduler
-    scheduler.close()
-    assert scheduler._stopwatch._worked is worked
+    config = Config(bundle=Path("b"))
+    model = assemble(runtime, config, Metrics(), Executor(config, 1))
+    model.scheduler.close()
+    assert model.scheduler._engines[model.key].engine.worked is worked
 
 
 def test_a_dry_run_is_not_refused_for_its_answer_size(runtime: Runtime) -> None:
@@ -148,8 +151,9 @@ def test_a_dry_run_is_not_refused_for_its_answer_size(runtime: Runtime) -> None:
         def overhead_bytes(self, *_: object) -> int:
             return 1 << 40
 
+    config = Config(bundle=Path("b"))
     model, models, tokenizers = (
-        assemble(runtime, Config(bundle=Path("b")), Metrics()),
+        assemble(runtime, config, Metrics(), Executor(config, 1)),
         Models(),
         TokenizerThreads(1),
     )
@@ -231,5 +235,5 @@ def test_one_text_of_the_model_fits_a_request_whatever_the_options(
     assert [vars(record)["event"] for record in logged(caplog)] == ["request_limit_raised"]
     told = limits(config, longest)
     assert told.max_request_tokens == longest.max_length
-    admission = make_admission(config, told, WaitEstimate(1))
+    admission = fitted(config, told)
     assert admission.tokens.limit == admission.bulk.limit == longest.max_length

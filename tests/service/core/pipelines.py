@@ -18,6 +18,7 @@ from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.tokenization.tokenizer import SHORT_CHARACTERS
 from headlight.runtime.values import Ids
 from headlight_service.app.assembly import assemble
+from headlight_service.app.executor import Executor
 from headlight_service.config.options import Config
 from headlight_service.core.admission.rate_limit import Quotas
 from headlight_service.core.handle import Handle
@@ -114,7 +115,9 @@ class Core:
         self.engine.takes = lambda tokens: self.computing.append(threading.current_thread().name)
         config = Config(bundle=Path("none"), **options)
         self.engine.batch_tokens = config.batch_tokens or BATCH_TOKENS
-        self.model = assemble(cast(Runtime, fit(self.runtime, config)), config, self.metrics)
+        executor = Executor(config, slots)
+        runtime = cast(Runtime, fit(self.runtime, config))
+        self.model = assemble(runtime, config, self.metrics, executor)
         self.models = Models()
         self.models.add(self.model)
         self.tokenizers = TokenizerThreads(1)

@@ -14,6 +14,7 @@ import pytest
 
 from headlight.runtime import Runtime
 from headlight_service.app.assembly import assemble
+from headlight_service.app.executor import Executor
 from headlight_service.config.options import Config
 from headlight_service.core.admission.rate_limit import Quotas
 from headlight_service.core.models import Models
@@ -28,7 +29,8 @@ from tests.service.fakes import FakeRuntime
 
 def test_a_request_cancelled_at_once_is_not_held_charged_or_computed() -> None:
     runtime, models, tokenizers = FakeRuntime(), Models(), TokenizerThreads(1)
-    model = assemble(cast(Runtime, runtime), Config(bundle=Path("b")), Metrics())
+    config = Config(bundle=Path("b"))
+    model = assemble(cast(Runtime, runtime), config, Metrics(), Executor(config, 1))
     models.add(model)
     quotas = Quotas(10, 10, Clock())
     pipeline = Pipeline(models, tokenizers, quotas)

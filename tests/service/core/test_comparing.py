@@ -16,6 +16,7 @@ from headlight.results import ModelRef
 from headlight.runtime.comparison.comparison_plan import ComparisonPlan, comparison_outputs
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.answer_window import AnswerWindow
+from headlight_service.core.admission.estimates import WaitEstimate
 from headlight_service.core.evidence.comparing import Comparing
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.core.requests.request import ComparisonRequest, OutputSpec
@@ -123,7 +124,7 @@ async def test_token_vectors_are_held_until_they_are_compared(serve: Serve) -> N
         await until(lambda: admission_of(service)._waiting.count > 0)  # its first wave
         assert whole - outputs.held >= 4 * DIM * (3 + 500), "the vectors are compared"
         with admission_of(service).lock:
-            admission_of(service).give_tokens(others, "interactive")
+            admission_of(service).give_tokens(WaitEstimate(1), others, "interactive")
         answer = await call
         await service.in_flight.idle()
         assert outputs.held == 0
@@ -212,7 +213,7 @@ async def test_the_whole_work_is_checked_against_the_deadline(serve: Serve) -> N
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Compare(of(2)))
         await service.started()
-        admission_of(service).estimate.worked_off(tokens=1000, seconds=60.0)
+        service.model.estimate.worked_off(tokens=1000, seconds=60.0)
         call = service.stub.Compare(of(100, evidence=[HIDE]), timeout=300)
         error = await refused(call, EXHAUSTED)
         assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"

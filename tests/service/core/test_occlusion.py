@@ -21,6 +21,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.values import Floats
 from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.admission.estimates import WaitEstimate
 from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.evidence.occlusion import Occluding
 from headlight_service.core.requests.request import OcclusionRequest
@@ -187,7 +188,7 @@ async def test_a_started_occlusion_waits_if_the_queue_is_full(serve: Serve) -> N
         service.engine.gate.set()
         await until(lambda: admission._waiting.count > 0)
         with admission.lock:
-            admission.give_tokens(others, "interactive")
+            admission.give_tokens(WaitEstimate(1), others, "interactive")
         assert list((await call).tokens) == [0, 1, 2, 3, 4]
         assert sorted(holes(service.engine)) == [-1, 0, 1, 2, 3, 4], "nothing was computed twice"
 
@@ -247,7 +248,7 @@ async def test_the_whole_occlusion_is_checked_against_the_deadline_before_it_sta
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request()))
         await service.started()
-        admission_of(service).estimate.worked_off(tokens=1000, seconds=60.0)
+        service.model.estimate.worked_off(tokens=1000, seconds=60.0)
         # A wave of it takes 2 minutes, it 10.
         error = await refused(service.stub.Occlude(of(100), timeout=300), EXHAUSTED)
         assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
@@ -260,7 +261,7 @@ async def test_a_far_too_long_occlusion_ends_after_its_first_encoding(
     serve: Serve,
 ) -> None:
     async with serve(streams=1) as service:
-        admission_of(service).estimate.worked_off(tokens=1, seconds=1e3)
+        service.model.estimate.worked_off(tokens=1, seconds=1e3)
         error = await refused(service.stub.Occlude(of(10), timeout=60), EXHAUSTED)
         assert "; allow more time, or ask for less" in (error.details() or "")
         metadata: Any = error.trailing_metadata()
@@ -270,11 +271,12 @@ async def test_a_far_too_long_occlusion_ends_after_its_first_encoding(
 
 def test_only_a_far_too_long_occlusion_is_refused_on_an_idle_service() -> None:
     admission = Admission(max_tokens=10**6, max_request_bytes=0, max_output_bytes=0)
-    admission.check_alone(10**9, 0.1)  # nothing is known
-    admission.estimate.worked_off(tokens=100, seconds=1.0)
-    admission.check_alone(1999, 10.0)
+    estimate = WaitEstimate(1)
+    admission.check_alone(estimate, 10**9, 0.1)  # nothing is known
+    estimate.worked_off(tokens=100, seconds=1.0)
+    admission.check_alone(estimate, 1999, 10.0)
     with pytest.raises(Shed) as error:
-        admission.check_alone(2001, 10.0)
+        admission.check_alone(estimate, 2001, 10.0)
     assert (error.value.shortage, error.value.retry_after_seconds) == (Shortage.DEADLINE, None)
-    admission.check_alone(10**9, math.inf)
-    admission.check_alone(10**9, -1.0)  # refused elsewhere: the deadline has passed
+    admission.check_alone(estimate, 10**9, math.inf)
+    admission.check_alone(estimate, 10**9, -1.0)  # refused elsewhere: the deadline has passed

@@ -15,6 +15,7 @@ import pytest
 
 from headlight.errors import EngineError, InvalidInput
 from headlight.runtime.encode_items import EncodeItem, ItemResult
+from headlight_service.core.admission.estimates import WaitEstimate
 from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED, Quotas
 from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.evidence.encoding_waves import WAVES
@@ -126,9 +127,8 @@ class Later:
     def __init__(self, made: Core, batches: int) -> None:
         self._left, self.held, self.may_go = batches, threading.Event(), threading.Event()
         self._run = made.engine.run
-        made.model.scheduler._engines = {
-            "fake": made.model.scheduler._engines["fake"]._replace(run=self.run)
-        }
+        served = made.model.scheduler._engines[made.model.key]
+        served.engine = served.engine._replace(run=self.run)
 
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         if not self._left:
@@ -173,7 +173,7 @@ def test_an_occlusion_can_be_cancelled_while_waiting_for_capacity() -> None:
         made.computed()
         assert made.held == (0, others, 0)
         with made.model.admission.lock:
-            made.model.admission.give_tokens(others, "interactive")
+            made.model.admission.give_tokens(WaitEstimate(1), others, "interactive")
         made.model.scheduler.timers.call_at(time.monotonic(), tried.set)
         assert tried.wait(30)
         assert holes(made) == [-1], "nothing is tried again"
@@ -198,7 +198,7 @@ def test_computed_waves_of_a_failed_occlusion_are_charged() -> None:
 def test_a_far_too_long_occlusion_is_charged_for_its_first_encoding() -> None:
     quotas = Quotas(1.0, 1000, Clock())
     with core(quotas=quotas) as made:
-        made.model.admission.estimate.worked_off(tokens=1, seconds=1e3)
+        made.model.estimate.worked_off(tokens=1, seconds=1e3)
         error = refused(start(made, client="c", deadline=time.monotonic() + 60), Shed)
         assert (error.shortage, error.retry_after_seconds) == (Shortage.DEADLINE, None)
         assert quotas.of("c").level == 1000 - 5

@@ -257,7 +257,7 @@ def test_a_deadline_in_the_queue_ends_the_wait() -> None:
 
 def test_a_late_request_is_refused_once_its_tokens_are_counted() -> None:
     with core() as made:
-        made.model.admission.estimate.worked_off(tokens=1, seconds=1.0)
+        made.model.estimate.worked_off(tokens=1, seconds=1.0)
         made.engine.gate.clear()
         first = submit(made)
         made.started()

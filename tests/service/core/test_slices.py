@@ -108,13 +108,13 @@ def test_large_requests_leave_room_for_small_ones() -> None:
     with core(**{**OPTIONS, "max_queue_tokens": 160}) as made:  # bulk has 140
         handles = [submit(held(made), *TEXTS) for _ in range(7)]
         until(lambda: made.held[1] == 140, "the large requests are not queued")
-        assert made.model.admission.committed > made.held[1]
+        assert made.model.estimate.committed > made.held[1]
         refused(submit(made, *TEXTS), Shed)
         small = submit(made, "a")
         made.engine.gate.set()
         for handle in (*handles, small):
             answered(handle)
-        assert made.model.admission.committed == 0
+        assert made.model.estimate.committed == 0
 
 
 def test_the_queue_refuses_a_further_large_request_at_once(made: Core) -> None:
@@ -174,7 +174,7 @@ def test_a_failing_slice_fails_the_request(made: Core) -> None:
 
 
 def test_a_deadline_that_cannot_be_met_ends_it_after_the_first_slice(made: Core) -> None:
-    made.model.admission.estimate.worked_off(1, 100.0)
+    made.model.estimate.worked_off(1, 100.0)
     error = refused(submit(made, *TEXTS, deadline=time.monotonic() + 100), Shed)
     assert error.shortage is Shortage.DEADLINE
     assert len(made.tokenizer.texts) <= 6

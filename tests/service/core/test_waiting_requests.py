@@ -112,7 +112,7 @@ def test_a_waiting_occlusion_is_not_refused_for_the_estimated_wait() -> None:
         made.engine.gate.clear()
         first = submit(made)
         made.started()
-        made.model.admission.estimate.worked_off(tokens=1, seconds=100.0)
+        made.model.estimate.worked_off(tokens=1, seconds=100.0)
         soon = time.monotonic() + 60
         for waits in (False, True):
             wanted = OcclusionRequest(["a bb"], OCCLUSION, waits=waits, deadline=soon)

@@ -19,7 +19,7 @@ import pytest
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.spec import PRIORITIES, Priority
 from headlight_service.core.scheduler.engine_health import EngineFunctions
-from headlight_service.core.scheduler.lanes import BatchLimit, LaneKey
+from headlight_service.core.scheduler.lanes import BatchLimit
 from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
 from headlight_service.core.scheduler.scheduler import Scheduler
 from headlight_service.core.worker_threads import COMPUTING, COMPUTING_BULK, WorkerThreads
@@ -129,9 +129,8 @@ def test_bulk_is_computed_at_a_lower_priority_than_interactive() -> None:
         seen.append(nice())
         return [ItemResult()] * len(items)
 
-    scheduler = Scheduler(
-        {"m": EngineFunctions(run, lambda: None)}, {LaneKey("m", "embed"): BatchLimit(8)}
-    )
+    scheduler = Scheduler()
+    scheduler.add("m", EngineFunctions(run, lambda: None), {"embed": BatchLimit(8)})
     items = [EncodeItem(np.zeros(1, dtype=np.int64), Selection())]
     told = queue.SimpleQueue[Computed | Exception]()
 

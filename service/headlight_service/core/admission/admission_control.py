@@ -1,4 +1,4 @@
-"""Admission control of one model: limits on request bytes, queued tokens and answer bytes.
+"""Admission control of the process: limits on request bytes, queued tokens and answer bytes.
 
 Request bytes are taken as they arrive, or before tokenising. Answer bytes and tokens are taken
 before queueing.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from headlight.errors import DeadlineExceeded, HeadlightError, Reason
@@ -71,7 +71,7 @@ def outputs_for(answer: int) -> int:
 
 
 class Admission:
-    """The pools of one model. Every method is called with `lock` held, unless it takes it.
+    """The pools of all models. Every method is called with `lock` held, unless it takes it.
 
     Attributes:
         lock: the queue's lock, reentrant.
@@ -79,9 +79,8 @@ class Admission:
         arriving: the part of them that belongs to messages which are not complete.
         tokens: tokens queued or running.
         bulk: the part of them that belongs to bulk.
-        committed: tokens of admitted requests that are not queued yet, about.
         outputs: bytes of results, computed or about to be, and of answers not yet sent.
-        estimate: wait-time estimate of the queue.
+        estimates: the queued work of each model, and its rate.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class Admission:
         max_request_bytes: int,
         max_output_bytes: int,
         max_bulk_tokens: int | None = None,
-        estimate: WaitEstimate | None = None,
+        estimates: Sequence[WaitEstimate] = (),
         begins_at_once: Callable[[Priority], bool] | None = None,
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
@@ -102,8 +101,7 @@ class Admission:
             max_request_bytes: bytes of all requests at once.
             max_output_bytes: bytes of all results at once.
             max_bulk_tokens: the part of `max_tokens` that bulk may have; None: all.
-            estimate: wait-time estimate, which learns from the queue's batches; None: one that
-                never learns.
+            estimates: see the attribute.
             begins_at_once: returns whether a request that came now would not wait in the queue;
                 None: it would always wait.
             lock: see the attribute.
@@ -114,15 +112,23 @@ class Admission:
         self.outputs = Pool(max_output_bytes)
         self.bulk = Pool(max_tokens if max_bulk_tokens is None else max_bulk_tokens, self.tokens)
         self._pools: dict[Priority, Pool] = {"interactive": self.tokens, "bulk": self.bulk}
-        self.estimate = estimate or WaitEstimate(1)
+        self.estimates = [*estimates]
         self._begins_at_once = begins_at_once
         self._waiting = WaitingList()
-        self.committed = 0
 
-    @property
-    def backlog_seconds(self) -> float:
-        """Seconds that the admitted work will take; 0 before any batch has given a rate."""
-        return self.estimate.seconds(self.tokens.held + self.committed)
+    def resize(self, *, tokens: int, bulk_tokens: int, output_bytes: int) -> None:
+        """Change limits that depend on the models. Takes the lock."""
+        with self.lock:
+            self.tokens.limit, self.bulk.limit = tokens, bulk_tokens
+            self.outputs.limit = output_bytes
+            self._admit_waiting()
+
+    def seconds_before(self, priority: Priority) -> float:
+        """Return the seconds of admitted work that a new request waits for.
+
+        It is the sum over the models, each at its own rate; 0 before any batch has given a rate.
+        """
+        return sum([each.seconds_before(priority) for each in self.estimates])
 
     @property
     def room(self) -> int:
@@ -157,7 +163,7 @@ class Admission:
                 raise Shed(
                     Reason.REQUEST_BYTES_OF_CLIENT,
                     Shortage.REQUEST_BYTES,
-                    self._retry_seconds(0),
+                    self._retry_seconds(),
                     size=others + whole,
                 )
             # A lone message may be larger than this part of the bytes.
@@ -179,17 +185,24 @@ class Admission:
             raise Shed(
                 Reason.REQUEST_BYTES,
                 Shortage.REQUEST_BYTES,
-                self._retry_seconds(0),
+                self._retry_seconds(),
                 held=held,
                 limit=pool.limit,
                 size=whole,
             )
         pool.take(size)
 
-    def take_tokens(self, tokens: int, priority: Priority, held_as: Priority | None = None) -> None:
+    def take_tokens(
+        self,
+        estimate: WaitEstimate,
+        tokens: int,
+        priority: Priority,
+        held_as: Priority | None = None,
+    ) -> None:
         """Take the tokens of a request that does not wait, before it is queued.
 
         Args:
+            estimate: of the request's model.
             tokens: tokens of the request.
             priority: the request's.
             held_as: the priority whose part of the queue they take; None: the same.
@@ -199,8 +212,9 @@ class Admission:
         """
         pool = self._pools[held_as or priority]
         if tokens > pool.free or (self._waiting.count and self._waiting.blocks(priority)):
-            raise self._full(tokens, held_as or priority)
+            raise self._full(estimate, tokens, held_as or priority)
         pool.take(tokens)
+        estimate.queued[held_as or priority] += tokens
 
     def await_room(self, wanted: Wanted) -> bool:
         """Take the tokens and answer bytes of a request now, and return True.
@@ -224,11 +238,12 @@ class Admission:
             return DeadlineExceeded(Reason.EXPIRED_IN_PART)
         if wanted.answer_bytes > self.room:
             return self._no_room(wanted.answer_bytes, wanted.smaller)
-        return self._full(wanted.tokens, wanted.held_as or wanted.priority)
+        return self._full(wanted.estimate, wanted.tokens, wanted.held_as or wanted.priority)
 
-    def give_tokens(self, tokens: int, priority: Priority) -> None:
+    def give_tokens(self, estimate: WaitEstimate, tokens: int, priority: Priority) -> None:
         """Give tokens back, and admit requests that wait."""
         self._pools[priority].take(-tokens)
+        estimate.queued[priority] -= tokens
         if self._waiting.count:
             self._admit_waiting()
 
@@ -253,10 +268,12 @@ class Admission:
         return wanted.tokens <= pool.free and wanted.answer_bytes <= self.room
 
     def _take(self, wanted: Wanted) -> None:
-        self._pools[wanted.held_as or wanted.priority].take(wanted.tokens)
+        held_as = wanted.held_as or wanted.priority
+        self._pools[held_as].take(wanted.tokens)
+        wanted.estimate.queued[held_as] += wanted.tokens
         self.outputs.take(wanted.answer_bytes)
 
-    def _full(self, tokens: int, priority: Priority) -> Shed:
+    def _full(self, estimate: WaitEstimate, tokens: int, priority: Priority) -> Shed:
         """Return the error of a request that the queue has no room for."""
         pool = self._pools[priority]
         # Either may be short: the queue, or bulk's part of it.
@@ -269,7 +286,7 @@ class Admission:
         return Shed(
             reason,
             Shortage.QUEUE_TOKENS,
-            self._retry_seconds(tokens),
+            self._retry_seconds(estimate.seconds(tokens)),
             held=full.held,
             limit=full.limit,
             tokens=tokens,
@@ -295,7 +312,7 @@ class Admission:
         fits: Fitting = ("inputs", {"fits": ""})
         field, args = fits if smaller is None else smaller(self.room)
         # A guess, because the rate at which the clients read is unknown.
-        seconds = _bounded(max(self.backlog_seconds, FIRST_RETRY_SECONDS))
+        seconds = _bounded(max(self.seconds_before("bulk"), FIRST_RETRY_SECONDS))
         return Shed(
             Reason.ANSWERS_HELD,
             Shortage.OUTPUT_BYTES,
@@ -308,11 +325,16 @@ class Admission:
         )
 
     def check_wait(
-        self, tokens: int, remaining_seconds: float, priority: Priority
+        self,
+        estimate: WaitEstimate,
+        tokens: int,
+        remaining_seconds: float,
+        priority: Priority,
     ) -> Expected | None:
         """Refuse a request that the queue would not reach in time.
 
         Args:
+            estimate: of the request's model.
             tokens: tokens of the request; 0 if they are not known yet.
             remaining_seconds: seconds until the caller's deadline.
             priority: the request's; interactive does not wait for bulk.
@@ -329,11 +351,8 @@ class Admission:
         # Work that begins at once is tried despite any estimate, so that the rate is learnt.
         if self._begins_at_once is not None and self._begins_at_once(priority):
             return None
-        estimate = self.estimate
-        before = self.tokens.held - self.bulk.held
-        if priority == "bulk":
-            before += self.bulk.held + self.committed
-        expected = Expected(estimate.seconds(before), estimate.seconds(tokens), remaining_seconds)
+        before = self.seconds_before(priority)
+        expected = Expected(before, estimate.seconds(tokens), remaining_seconds)
         wait = estimate.latest(expected, priority)
         if wait > remaining_seconds:
             raise Shed(
@@ -345,17 +364,18 @@ class Admission:
             )
         return expected
 
-    def check_alone(self, tokens: int, remaining_seconds: float) -> None:
+    def check_alone(self, estimate: WaitEstimate, tokens: int, remaining_seconds: float) -> None:
         """Refuse work that would far outlast its deadline even alone.
 
         Args:
+            estimate: of its model.
             tokens: tokens of work in many batches, of which the first has given a rate.
             remaining_seconds: seconds until the caller's deadline.
 
         Raises:
             Shed: waiting cannot help.
         """
-        alone = self.estimate.seconds(tokens)
+        alone = estimate.seconds(tokens)
         if 0 < LATE_FACTOR * remaining_seconds < alone:
             raise Shed(
                 Reason.ALONE_BEYOND_DEADLINE,
@@ -364,15 +384,17 @@ class Admission:
                 left=f"{remaining_seconds:.2f}",
             )
 
-    def _retry_seconds(self, tokens: int) -> float:
-        """Return the seconds until half the queue is drained.
+    def _retry_seconds(self, own: float = 0.0) -> float:
+        """Return the seconds until half the queue is drained, beside `own` seconds of new work.
 
         After a shorter delay, all refused clients would meet a full queue again. After a longer
         one, the queue could run empty.
         """
-        if not self.estimate.seconds(1):  # no batch has given a rate
+        if not any(each.seconds(1) for each in self.estimates):  # no batch has given a rate
             return FIRST_RETRY_SECONDS
-        return _bounded(self.estimate.seconds(self.tokens.held + tokens - self.tokens.limit / 2))
+        held, limit = self.tokens.held, self.tokens.limit
+        queued = sum([each.seconds(sum(each.queued.values())) for each in self.estimates])
+        return _bounded(own + queued * (1 - limit / 2 / held) if held else own)
 
 
 def _bounded(seconds: float) -> float:

@@ -45,7 +45,12 @@ class Expected(NamedTuple):
 
 
 class WaitEstimate:
-    """Wait-time estimate of one model's queue."""
+    """The queued work of one model, and the estimate of how long it takes.
+
+    Attributes:
+        queued: its tokens that are queued or running, by the part of the queue that they count for.
+        committed: tokens of its admitted requests that are not queued yet, about.
+    """
 
     def __init__(self, streams: int) -> None:
         """Start without a rate.
@@ -53,6 +58,8 @@ class WaitEstimate:
         Args:
             streams: number of workers: batches that share the CPUs without slowing one another.
         """
+        self.queued: dict[Priority, int] = dict.fromkeys(PRIORITIES, 0)
+        self.committed = 0
         self._streams = streams
         self._recent_tokens = 0.0
         self._recent_seconds = 0.0
@@ -66,6 +73,13 @@ class WaitEstimate:
             if self._recent_tokens
             else 0.0
         )
+
+    def seconds_before(self, priority: Priority) -> float:
+        """Return the seconds of its work that a new request of a priority waits for."""
+        tokens = self.queued["interactive"]
+        if priority == "bulk":
+            tokens += self.queued["bulk"] + self.committed
+        return self.seconds(tokens)
 
     def worked_off(self, tokens: int, seconds: float, wide: bool = False) -> None:
         """Learn the seconds of a batch; an exclusive (`wide`) one used the threads of all slots."""

@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError
 from headlight.errors import DeadlineExceeded
 from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import Admission
-from headlight_service.core.admission.estimates import Expected
+from headlight_service.core.admission.estimates import Expected, WaitEstimate
 from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED, Bucket
 from headlight_service.core.admission.waiting_list import Smaller, Wanted
 
@@ -36,6 +36,8 @@ class RequestBudget:
         "_committed",
         "_computing",
         "_done",
+        "_early",
+        "_ended",
         "_estimate",
         "_expected",
         "_priority",
@@ -51,9 +53,25 @@ class RequestBudget:
     )
 
     def __init__(
-        self, admission: Admission, priority: Priority, bucket: Bucket | None = None
+        self,
+        admission: Admission,
+        estimate: WaitEstimate,
+        priority: Priority,
+        bucket: Bucket | None = None,
+        ended: Callable[[], object] | None = None,
     ) -> None:
+        """Start with nothing taken.
+
+        Args:
+            admission: the process's.
+            estimate: of the request's model.
+            priority: the request's.
+            bucket: see the attribute.
+            ended: called once, by `close`, with the lock held; see `ServedModel.release`.
+        """
         self._admission = admission
+        self._estimate = estimate
+        self._ended = ended
         self._priority: Priority = priority
         self._queued_as: Priority = priority  # of the tokens that are queued now
         self._request_bytes = self.answer_bytes = self._tokens = self._computing = 0
@@ -62,7 +80,7 @@ class RequestBudget:
         self._queued_at = 0.0
         self._waiting: Wanted | None = None
         self._closed = False
-        self._estimate = 0.0  # of its tokens, before it was tokenised
+        self._early = 0.0  # estimate of its tokens, before it was tokenised
         self.bucket = bucket
         self._work = 0  # estimate of the tokens of all slices; 0: it has one
         self._committed = 0  # tokens of slices that are not queued yet
@@ -97,13 +115,15 @@ class RequestBudget:
         """
         if self.bucket is not None:
             if computes:
-                self._estimate = tokens
+                self._early = tokens
                 self.bucket.check_early(tokens)
             else:
                 self.bucket.check(0)
         if computes:
             with self._admission.lock:
-                self._admission.check_wait(int(tokens), remaining_seconds, self._priority)
+                self._admission.check_wait(
+                    self._estimate, int(tokens), remaining_seconds, self._priority
+                )
 
     def charge_tokenizing(self, tokens: float) -> None:
         """Charge for tokenising so many tokens in all: first an estimate, later the count."""
@@ -116,7 +136,7 @@ class RequestBudget:
         """Charge for tokens to be computed. Tokenising may have cost more. Raises Shed."""
         if self.bucket is not None:
             charged = max(tokens, self._tokenizing)
-            self.bucket.charge(charged, self._tokenizing, self._estimate)
+            self.bucket.charge(charged, self._tokenizing, self._early)
             self._charged = charged
 
     def be_sliced(self, work: int) -> None:
@@ -166,10 +186,11 @@ class RequestBudget:
                 raise CancelledError
             if deadline < math.inf:  # without a deadline, no wait is refused or learnt from
                 work = self._work or tokens
-                expected = admission.check_wait(work, deadline - now, self._queued_as)
+                left = deadline - now
+                expected = admission.check_wait(self._estimate, work, left, self._queued_as)
                 if not self._work:  # that of an estimate would be misleading
                     self._expected = expected
-            admission.take_tokens(tokens, self._priority, self._queued_as)
+            admission.take_tokens(self._estimate, tokens, self._priority, self._queued_as)
             self._hold(tokens, 0)
 
     def await_room(
@@ -200,7 +221,14 @@ class RequestBudget:
         if begun:
             self._queued_as = BEGUN
         wanted = Wanted(
-            tokens, answer_bytes, priority, go_on, begun, smaller, held_as=self._queued_as
+            self._estimate,
+            tokens,
+            answer_bytes,
+            priority,
+            go_on,
+            begun,
+            smaller,
+            held_as=self._queued_as,
         )
         with self._admission.lock:
             if self._closed:
@@ -229,7 +257,7 @@ class RequestBudget:
     def _commit(self) -> None:
         """Count the slices behind those in the queue as work that will come."""
         left = 0 if self._closed else max(0, self._work - self._done - self._tokens)
-        self._admission.committed += left - self._committed
+        self._estimate.committed += left - self._committed
         self._committed = left
 
     def began(self, tokens: int) -> None:
@@ -282,6 +310,8 @@ class RequestBudget:
                 self._give_tokens(self._computing)
             if not self._computing:
                 self._give_answer()
+            if self._ended is not None:
+                self._ended()
         failed = isinstance(error, Exception) and not isinstance(error, DeadlineExceeded)
         if self.bucket is not None and self._charged and failed:
             self.bucket.spend(max(self._done, self._tokenizing) - self._charged)
@@ -295,13 +325,12 @@ class RequestBudget:
     def _learn_wait(self, *, answered: bool) -> None:
         if self._expected is not None:
             seconds = time.monotonic() - self._queued_at
-            estimate = self._admission.estimate
-            estimate.waited(self._expected, self._priority, seconds, answered=answered)
+            self._estimate.waited(self._expected, self._priority, seconds, answered=answered)
             self._expected = None
 
     def _give_tokens(self, left: int) -> None:
         given, self._tokens = self._tokens - left, left
-        self._admission.give_tokens(given, self._queued_as)
+        self._admission.give_tokens(self._estimate, given, self._queued_as)
 
     def _give_answer(self) -> None:
         given, self.answer_bytes = self.answer_bytes, 0

@@ -1,4 +1,4 @@
-"""Waiting list of one model: requests that wait for queue tokens and answer bytes."""
+"""Waiting list of the process: requests that wait for queue tokens and answer bytes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from headlight.refusals import Argument
 from headlight.spec import Priority
+from headlight_service.core.admission.estimates import WaitEstimate
 
 # The field that asks for most of an answer, and a smaller choice; see `Prepared.what_fits`.
 Fitting = tuple[str, Mapping[str, Argument]]
@@ -18,6 +19,7 @@ class Wanted:
     """Room that a request waits for. It takes all of it at once.
 
     Attributes:
+        estimate: of its model.
         tokens: queue tokens.
         answer_bytes: bytes of its answer.
         priority: the request's.
@@ -27,6 +29,7 @@ class Wanted:
         held_as: the priority that its tokens count for; None: its own.
     """
 
+    estimate: WaitEstimate
     tokens: int
     answer_bytes: int
     priority: Priority

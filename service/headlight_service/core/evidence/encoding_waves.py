@@ -50,9 +50,11 @@ class WaveEncoding(Encoding):
     def _reserve_answer(self) -> None:
         """Charge for all waves at once: a later charge could refuse the request half way."""
         if self._occluded:
-            admission = self._model.admission
+            model, admission = self._model, self._model.admission
             with admission.lock:
-                admission.check_wait(self._work, self._time_left(), self.request.priority)
+                admission.check_wait(
+                    model.estimate, self._work, self._time_left(), self.request.priority
+                )
         super()._reserve_answer()
 
     def _answer(self, computed: Computed) -> None:

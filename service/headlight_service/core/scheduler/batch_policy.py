@@ -92,26 +92,40 @@ class LaneSet(Generic[T]):
     """All lanes of a queue.
 
     Attributes:
+        limits: batch limit of each lane.
         waiting: items of each priority.
     """
 
     def __init__(
-        self, limits: Mapping[LaneKey, BatchLimit], *, bulk_seconds: float = math.inf
+        self, limits: Mapping[LaneKey, BatchLimit] | None = None, *, bulk_seconds: float = math.inf
     ) -> None:
         """Start with empty lanes.
 
         Args:
-            limits: batch limit of each lane.
+            limits: batch limit of each lane; None: lanes are opened later.
             bulk_seconds: most seconds of a bulk batch, as far as its items can be divided.
         """
-        self._limits = dict(limits)
+        self.limits = dict[LaneKey, BatchLimit]()
         self._bulk_seconds = bulk_seconds
-        self._lanes: dict[Priority, dict[LaneKey, Lane[T]]] = {
-            priority: {key: Lane() for key in limits} for priority in PRIORITIES
-        }
-        self._bulk_sizes = {key: BulkBatchSize() for key in limits}
+        self._lanes: dict[Priority, dict[LaneKey, Lane[T]]] = {each: {} for each in PRIORITIES}
+        self._bulk_sizes = dict[LaneKey, BulkBatchSize]()
         self._overtaken = 0  # interactive batches in a row while bulk waited
         self.waiting: dict[Priority, int] = dict.fromkeys(PRIORITIES, 0)
+        for key, limit in (limits or {}).items():
+            self.open(key, limit)
+
+    def open(self, key: LaneKey, limit: BatchLimit) -> None:
+        """Add a lane of each priority, with a batch limit."""
+        self.limits[key], self._bulk_sizes[key] = limit, BulkBatchSize()
+        for lanes in self._lanes.values():
+            lanes[key] = Lane()
+
+    def close(self, model: str) -> None:
+        """Drop the lanes of a model. They must be empty."""
+        for key in [each for each in self.limits if each.model == model]:
+            del self.limits[key], self._bulk_sizes[key]
+            for lanes in self._lanes.values():
+                del lanes[key]
 
     def add(self, *entries: Entry[T]) -> None:
         """Queue an item in its lane, or all items of one request, the longest first."""
@@ -150,7 +164,7 @@ class LaneSet(Generic[T]):
     def fills_batch(self, priority: Priority) -> bool:
         """Return whether enough waits to fill one batch."""
         return any(
-            lane.waiting >= self._limits[key].tokens for key, lane in self._lanes[priority].items()
+            lane.waiting >= self.limits[key].tokens for key, lane in self._lanes[priority].items()
         )
 
     def take(
@@ -169,7 +183,7 @@ class LaneSet(Generic[T]):
         if priority is None:
             return Batch()
         key, lane = self._next(priority)
-        limit = self._limits[key]
+        limit = self.limits[key]
         if priority == "bulk":
             limit = self._bulk_sizes[key].limit(limit, self._bulk_seconds)
         if (parts := min(unused, lane.waiting // LEAST_SPLIT_TOKENS)) > 1:

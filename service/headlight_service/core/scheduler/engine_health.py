@@ -1,26 +1,47 @@
-"""Health of the engines of a process: failures in a row, probes, and lost engines."""
+"""Engines of a process, as the scheduler uses them, and their health: failures and probes."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from headlight.errors import DeviceFull, DeviceLost, HeadlightError, HostFull
 from headlight.runtime.encode_items import ItemResult
+from headlight.runtime.engine.batches import AS_LONG, Rounding
 from headlight.runtime.values import Role
 from headlight_service.core.scheduler.batch_halving import Outcome, Run
+from headlight_service.core.scheduler.running_batch import BatchReport
+
+if TYPE_CHECKING:
+    from headlight_service.telemetry.spans import BatchTracing
 
 log = logging.getLogger("headlight_service.core.scheduler.engine_health")
 FAILURES_BEFORE_PROBE = 3  # batches in a row; a single failure does not prove a broken device
 
 
 class EngineFunctions(NamedTuple):
-    """An engine's functions for batches. Both are called from any thread."""
+    """What the scheduler needs of one engine. The functions are called from any thread.
+
+    Attributes:
+        run: runs one batch.
+        probe: raises unless the model still computes its golden outputs.
+        wide: roles whose batches can be exclusive (use all threads).
+        rounding: rounding of its batches.
+        observe: called with the report of each successful batch, with the scheduler's lock held.
+        tracing: makes a span of each batch with a traced request.
+        worked: see `Stopwatch`.
+        name: the model's name, for logs.
+    """
 
     run: Run
-    probe: Callable[[], None]  # raises unless the model still computes its golden outputs
-    wide: frozenset[Role] = frozenset()  # roles whose batches can be exclusive (use all threads)
+    probe: Callable[[], None]
+    wide: frozenset[Role] = frozenset()
+    rounding: Rounding = AS_LONG
+    observe: Callable[[BatchReport], None] = lambda report: None
+    tracing: BatchTracing | None = None
+    worked: Callable[[], float] | None = None
+    name: str = ""
 
 
 class EngineLost(HeadlightError):
@@ -35,11 +56,20 @@ class EngineHealth:
         well: whether no batch has failed since one was computed.
     """
 
-    def __init__(self, engines: Mapping[str, EngineFunctions]) -> None:
-        self._engines = engines
-        self._failures = dict.fromkeys(engines, 0)
+    def __init__(self) -> None:
+        self._engines = dict[str, EngineFunctions]()
+        self._failures = dict[str, int]()
         self.lost: EngineLost | None = None
         self.well = True
+
+    def add(self, model: str, engine: EngineFunctions) -> None:
+        """Watch one more engine."""
+        self._engines[model], self._failures[model] = engine, 0
+
+    def remove(self, model: str) -> None:
+        """Forget an engine."""
+        del self._engines[model], self._failures[model]
+        self.well = not any(self._failures.values())
 
     def ran(self, model: str, outcomes: Sequence[Outcome]) -> Exception | None:
         """Learn the outcomes of a batch, and return the error for which to probe the engine."""
@@ -67,7 +97,7 @@ class EngineHealth:
         """Run the engine's probe, and return its error. Called without the lock."""
         log.warning(
             "batches keep failing; probing the engine",
-            extra={"event": "engine_probe", "model": model},
+            extra={"event": "engine_probe", "model": self._engines[model].name},
         )
         try:
             self._engines[model].probe()
@@ -85,9 +115,10 @@ class EngineHealth:
             self._lose(model, why)
 
     def _lose(self, model: str, why: Exception) -> None:
+        name = self._engines[model].name
         log.critical(
             "the engine does not recover",
-            extra={"event": "engine_lost", "model": model, "kind": type(why).__name__},
+            extra={"event": "engine_lost", "model": name, "kind": type(why).__name__},
         )
         if self.lost is None:
-            self.lost = EngineLost(f"the engine of {model} does not recover")
+            self.lost = EngineLost(f"the engine of {name} does not recover")

@@ -28,7 +28,7 @@ T = TypeVar("T")
 class LaneKey(NamedTuple):
     """Key of a lane: its items need the same graph, and can share a batch."""
 
-    model: str
+    model: str  # key of a model version, unique in the process; see `ServedModel.key`
     role: Role
 
 

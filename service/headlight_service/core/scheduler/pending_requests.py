@@ -81,7 +81,7 @@ class PendingRequest:
         """Prepare a request for the queue.
 
         Args:
-            model: name of the model.
+            model: key of the model; see `ServedModel.key`.
             items: at least one, all of one role.
             deadline: deadline on the clock; items that have not started by then are discarded.
             priority: interactive or bulk.

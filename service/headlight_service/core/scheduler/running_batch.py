@@ -38,6 +38,11 @@ class RunningBatch(NamedTuple):
     slot: TakenSlot
     stall_allowance: float  # see the function
 
+    @property
+    def model(self) -> str:
+        """Key of its model."""
+        return self.batch.entries[0].lane.model
+
     def report(self, seconds: float) -> BatchReport:
         """Return the report of the batch after so many seconds."""
         batch, first = self.batch, self.batch.entries[0]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from headlight.errors import DeadlineExceeded, DeviceLost, Reason, Unavailable
-from headlight.runtime.engine.batches import AS_LONG, Rounding
+from headlight.runtime.values import Role
 from headlight.spec import Priority
 from headlight_service.core.heartbeat import Heartbeat
 from headlight_service.core.scheduler.batch_halving import Outcome
@@ -20,13 +20,10 @@ from headlight_service.core.scheduler.cpu_time import Begun, Stopwatch
 from headlight_service.core.scheduler.engine_health import EngineFunctions, EngineHealth, EngineLost
 from headlight_service.core.scheduler.lanes import Batch, BatchLimit, LaneKey
 from headlight_service.core.scheduler.pending_requests import Member, Members, PendingRequest, tell
-from headlight_service.core.scheduler.running_batch import BatchReport, RunningBatch, begin, compute
+from headlight_service.core.scheduler.running_batch import RunningBatch, begin, compute
 from headlight_service.core.timers import Timers
 from headlight_service.core.worker_threads import COMPUTING, COMPUTING_BULK, WorkerThreads
 from headlight_service.telemetry.json_logs import describe
-
-if TYPE_CHECKING:
-    from headlight_service.telemetry.spans import BatchTracing
 
 log = logging.getLogger("headlight_service.core.scheduler.scheduler")
 # Callers that wait for the interpreter queue their items meanwhile: of 32 callers a batch then has
@@ -35,10 +32,20 @@ GATHER_SECONDS = 20e-6
 Begin = tuple[RunningBatch | None, list[PendingRequest]]  # batch with a slot; expired requests
 
 
+@dataclasses.dataclass(slots=True)
+class ServedEngine:
+    """An engine and its work."""
+
+    engine: EngineFunctions
+    stopwatch: Stopwatch
+    work: int = 0  # its requests in the queue, and its running batches
+    when_gone: Callable[[], object] | None = None  # set: it is given up once it has no work
+
+
 class Scheduler:
     """The queue of one process, and the threads that run its batches. Called from any thread.
 
-    It serves several models; today a process has one.
+    It serves any number of models: they share the queue, the execution slots and the threads.
 
     Attributes:
         lock: guards the queue, and all that is decided together with it. It is reentrant.
@@ -48,54 +55,72 @@ class Scheduler:
 
     def __init__(
         self,
-        engines: Mapping[str, EngineFunctions],
-        limits: Mapping[LaneKey, BatchLimit],
         *,
         slots: int = 1,
         bulk_seconds: float = math.inf,
-        rounding: Rounding = AS_LONG,
-        observe: Callable[[BatchReport], None] = lambda report: None,
         on_lost: Callable[[EngineLost], None] = lambda error: None,
-        tracing: BatchTracing | None = None,
         clock: Callable[[], float] = time.monotonic,
-        worked: Callable[[], float] | None = None,
     ) -> None:
-        """Start the threads.
+        """Start the threads; `add` adds the engines.
 
         Args:
-            engines: engines by model name.
-            limits: batch limit of each lane: of a model and a role that its engine has.
-            slots: batches of a priority in the engines at the same time.
+            slots: batches of a priority in the engines at the same time, of all models together.
             bulk_seconds: target time of a bulk batch.
-            rounding: rounding of the engines' batches.
-            observe: called with the report of each successful batch, with the lock held.
             on_lost: called on any thread if an engine does not recover, after all requests failed.
-            tracing: makes a span of each batch with a traced request.
             clock: monotonic clock, in seconds.
-            worked: see `Stopwatch`.
         """
         self.lock = threading.RLock()
         self.heartbeat = Heartbeat(clock)
-        self._engines = engines
-        self._health = EngineHealth(engines)
-        self._limits = limits
-        self._queue: LaneSet[Member] = LaneSet(limits, bulk_seconds=bulk_seconds)
+        self._engines = dict[str, ServedEngine]()
+        self._health = EngineHealth()
+        self._queue: LaneSet[Member] = LaneSet(bulk_seconds=bulk_seconds)
         self._slots = ExecutionSlots(slots)
         # On the same CPUs, with one thread for each batch, interactive batches get three quarters.
         self._threads: dict[Priority, WorkerThreads] = {
             "interactive": WorkerThreads(slots, "engine", behind=COMPUTING),
             "bulk": WorkerThreads(slots, "bulk", behind=COMPUTING_BULK),
         }
-        self._rounding = rounding
-        self._observe = observe
         self._on_lost = on_lost
-        self._tracing = tracing
         self._clock = clock
-        self._stopwatch = Stopwatch(clock, worked)
         self.timers = Timers()
         self._pending: set[PendingRequest] = set()
         self._called = False  # a thread was woken for interactive, and has taken nothing yet
         self._closed = False
+
+    def add(self, model: str, engine: EngineFunctions, limits: Mapping[Role, BatchLimit]) -> None:
+        """Serve one more engine.
+
+        Args:
+            model: key of its requests, unique in the process.
+            engine: its functions.
+            limits: batch limit of each role that it has.
+        """
+        with self.lock:
+            self._engines[model] = ServedEngine(engine, Stopwatch(self._clock, engine.worked))
+            self._health.add(model, engine)
+            for role, limit in limits.items():
+                self._queue.open(LaneKey(model, role), limit)
+
+    def remove(self, model: str, when_gone: Callable[[], object]) -> None:
+        """Give up an engine once its requests and its batches have ended.
+
+        Args:
+            model: key of its requests; none may be submitted any more.
+            when_gone: called when the scheduler no longer refers to it, with the lock held.
+        """
+        with self.lock:
+            self._engines[model].when_gone = when_gone
+            self._add_work(model, 0)
+
+    def _add_work(self, model: str, change: int) -> None:
+        """Count the work of an engine, and give it up if it has none and is to go."""
+        served = self._engines[model]
+        served.work += change
+        if served.when_gone is not None and not served.work:
+            del self._engines[model]
+            self._health.remove(model)
+            self._queue.close(model)
+            served.when_gone()
 
     def begins_at_once(self, priority: Priority) -> bool:
         """Return whether a request that came now would not wait. With the lock held."""
@@ -151,8 +176,10 @@ class Scheduler:
 
     def _enqueue(self, pending: PendingRequest) -> None:
         now = self._clock()
-        self._queue.add(*pending.enter(now, self._rounding))
+        model = pending.lane.model
+        self._queue.add(*pending.enter(now, self._engines[model].engine.rounding))
         self._pending.add(pending)
+        self._add_work(model, 1)
         if not self.heartbeat.work:
             self.heartbeat.moved = now
         self.heartbeat.work += 1
@@ -216,9 +243,11 @@ class Scheduler:
         if not batch.entries:
             return None, over
         first = batch.entries[0]
-        can_be_wide = first.lane.role in self._engines[first.lane.model].wide
+        model, role = first.lane
+        can_be_wide = role in self._engines[model].engine.wide
         slot = self._slots.begin(priority, self._queue.waiting["interactive"], can_be_wide)
-        running = begin(batch, slot, self._limits[first.lane].tokens)
+        running = begin(batch, slot, self._queue.limits[first.lane].tokens)
+        self._add_work(model, 1)
         self.heartbeat.work += 1
         self.heartbeat.moved = self._clock()
         if running.stall_allowance > 1.0:
@@ -226,14 +255,16 @@ class Scheduler:
         return running, over
 
     def _run_batch(self, running: RunningBatch) -> None:
-        model = running.batch.entries[0].lane.model
+        model = running.model
+        served = self._engines[model]
+        engine, tracing = served.engine, served.engine.tracing
         bulk = running.slot.priority == "bulk"  # only bulk batch sizes are learnt
         begun_at = (
-            self._stopwatch.begin(self._slots.running) if bulk else Begun(self._clock(), 0.0, 0)
+            served.stopwatch.begin(self._slots.running) if bulk else Begun(self._clock(), 0.0, 0)
         )
-        span = self._tracing and self._tracing.begin(running.batch, wide=running.slot.wide)
+        span = tracing and tracing.begin(running.batch, wide=running.slot.wide)
         items = [entry.value.item for entry in running.batch.entries]
-        outcomes = compute(self._engines[model].run, items, wide=running.slot.wide)
+        outcomes = compute(engine.run, items, wide=running.slot.wide)
         if span:
             span.end(failed=isinstance(outcomes, Exception))
         with self.lock:
@@ -261,17 +292,18 @@ class Scheduler:
     ) -> tuple[list[PendingRequest], Exception | None]:
         """Deliver the results; return the requests to notify, and the error for which to probe."""
         done, batch = self._clock(), running.batch
+        served = self._engines[running.model]
         over = running.members.deliver(outcomes, begun.at, done)
         failed = any(isinstance(each, Exception) for each in outcomes)
         if not failed:  # a failed batch gives no rate
             if running.slot.priority == "bulk":
                 self._queue.ran(
-                    batch, self._stopwatch.cpu_seconds(begun, done, self._slots.running)
+                    batch, served.stopwatch.cpu_seconds(begun, done, self._slots.running)
                 )
-            self._observe(running.report(done - begun.at))
+            served.engine.observe(running.report(done - begun.at))
             if self._health.well:
                 return over, None
-        return over, self._health.ran(batch.entries[0].lane.model, outcomes)
+        return over, self._health.ran(running.model, outcomes)
 
     def _release(self, running: RunningBatch) -> None:
         """Free the slot of a batch for the next."""
@@ -280,14 +312,14 @@ class Scheduler:
         self.heartbeat.moved = self._clock()
         if running.stall_allowance > 1.0:
             self.heartbeat.allowances.remove(running.stall_allowance)
+        self._add_work(running.model, -1)
         self._call_threads()
 
     def _probe(self, running: RunningBatch) -> None:
         """Probe the engine of a failed batch, which keeps its slot until then."""
-        model = running.batch.entries[0].lane.model
-        why = self._health.probe(model)
+        why = self._health.probe(running.model)
         with self.lock:
-            self._health.probed(model, why)
+            self._health.probed(running.model, why)
             self._release(running)
         if self._health.lost:
             self._end()
@@ -325,4 +357,5 @@ class Scheduler:
             if pending.timer is not None:
                 pending.timer.cancel()
             self._pending.discard(pending)
+            self._add_work(pending.lane.model, -1)
             self.heartbeat.work -= 1

@@ -6,7 +6,6 @@ each of which becomes an object here.
 
 from __future__ import annotations
 
-import functools
 from array import array
 from collections.abc import Sequence
 
@@ -44,14 +43,15 @@ REMEMBERED, REMEMBERED_BYTES = 256, 256
 
 def decode_outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
     """Return the requested outputs, decoded once for each spelling. Raises InvalidInput."""
-    asked = outputs.SerializeToString()
-    return remembered(asked, model) if len(asked) <= REMEMBERED_BYTES else _outputs(outputs, model)
-
-
-@functools.lru_cache(REMEMBERED)
-def remembered(asked: bytes, model: ServedModel) -> OutputSpec:
-    """Return the requested outputs of a message, given as bytes, from a cache."""
-    return _outputs(pb.Outputs.FromString(asked), model)
+    asked, remembered = outputs.SerializeToString(), model.output_specs
+    found = remembered.get(asked)
+    if found is None:
+        found = _outputs(outputs, model)
+        if len(asked) <= REMEMBERED_BYTES:
+            if len(remembered) >= REMEMBERED:
+                remembered.clear()
+            remembered[asked] = found
+    return found
 
 
 def decode_encode(

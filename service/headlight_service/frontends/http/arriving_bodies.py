@@ -16,7 +16,7 @@ LINGER_BYTES = 256 << 20
 
 
 class ArrivingBodies:
-    """All bodies that arrive. Their bytes are taken from the model's admission as they come.
+    """All bodies that arrive. Their bytes are taken from the process's admission as they come.
 
     On the event loop of the server.
     """

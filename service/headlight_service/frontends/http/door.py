@@ -96,7 +96,7 @@ class Door:
         self.draining = False
         self.in_flight: set[Exchange] = set()
         self.connections = OpenConnections(options.most_connections)
-        self.arriving = ArrivingBodies(lambda: pipeline.models.first.admission)
+        self.arriving = ArrivingBodies(lambda: pipeline.models.get().admission)
         self._arrivals = set[asyncio.Timeout]()
         self._metrics = metrics
         self._authenticator = authenticator

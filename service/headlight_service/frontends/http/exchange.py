@@ -194,7 +194,7 @@ class Exchange:
         return await self.door.pipeline.codec.run(make)
 
     def _object(self) -> dict[str, Any]:
-        value = parse(self.body, limits_of(self.door.pipeline.models.first.limits))
+        value = parse(self.body, limits_of(self.door.pipeline.models.limits))
         if not isinstance(value, dict):
             raise InvalidInput("", Reason.BODY_NO_OBJECT)
         return value

@@ -43,7 +43,7 @@ class JsonSize(NamedTuple):
 
 
 def limits_of(limits: Limits) -> JsonSize:
-    """Return the limits of bodies for a model."""
+    """Return the limits of bodies for these limits of models."""
     return JsonSize(
         VALUES_PER_ITEM * limits.max_items + VALUES_PER_TOKEN * limits.max_request_tokens,
         max(LISTS_PER_ITEM * limits.max_items, LEAST_LISTS),

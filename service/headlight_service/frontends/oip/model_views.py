@@ -110,11 +110,10 @@ def views(models: Models) -> list[View]:
 
 
 def view_of(models: Models, name: str, version: str) -> View:
-    """Return the model that a request names; without a name, the vectors of the only one.
+    """Return the model that a request names; without a name, the vectors of the default one.
 
     Raises:
         NotFound: there is none of that name or version.
-        InvalidInput: none is named, and several are served.
         Unavailable: the first model is still being loaded.
     """
     if not name:
@@ -126,7 +125,7 @@ def view_of(models: Models, name: str, version: str) -> View:
             for alias in view.model.names
         }
         if name not in known:
-            served = ", ".join(known) or models.first.name  # raises: still being loaded
+            served = ", ".join(known) or models.get().name  # raises: still being loaded
             raise NotFound(Reason.NOT_SERVED, "model_name", names=served)
         found = known[name]
     if version not in ("", found.model.ref.version):

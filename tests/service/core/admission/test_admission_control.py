@@ -28,7 +28,8 @@ from headlight_service.core.admission.shed_error import Shed, Shortage
 
 def admission_of(tokens: int, **limits: Any) -> Admission:
     return Admission(
-        **{"max_tokens": tokens, "max_request_bytes": 100, "max_output_bytes": 100, **limits}
+        **{"max_tokens": tokens, "max_request_bytes": 100, "max_output_bytes": 100, **limits},
+        estimates=[WaitEstimate(1)],
     )
 
 
@@ -40,13 +41,14 @@ def admitted(
     priority: Priority = "interactive",
 ) -> Iterator[None]:
     """Reserve capacity around work on so many tokens, checked and taken as they are queued."""
+    estimate = admission.estimates[0]
     with admission.lock:
-        admission.check_wait(tokens, remaining_seconds, priority)
-        admission.take_tokens(tokens, priority)
+        admission.check_wait(estimate, tokens, remaining_seconds, priority)
+        admission.take_tokens(estimate, tokens, priority)
     try:
         yield
     finally:
-        (admission.bulk if priority == "bulk" else admission.tokens).take(-tokens)
+        admission.give_tokens(estimate, tokens, priority)
 
 
 @contextlib.contextmanager
@@ -74,7 +76,7 @@ def test_reservations_are_released_however_the_holder_ends() -> None:
         with pytest.raises(Shed):
             shed(admission, 1)
     assert admission.tokens.held == 0
-    budget = RequestBudget(admission, "interactive")
+    budget = RequestBudget(admission, admission.estimates[0], "interactive")
     budget.take_tokens(10, math.inf)
     assert admission.tokens.held == 10
     budget.close(ZeroDivisionError())
@@ -82,8 +84,8 @@ def test_reservations_are_released_however_the_holder_ends() -> None:
 
 
 def test_the_retry_delay_is_the_time_to_drain_half_the_queue() -> None:
-    admission = admission_of(1000, estimate=WaitEstimate(2))
-    admission.estimate.worked_off(tokens=100, seconds=1.0)  # with two streams, 200 tokens a second
+    admission = admission_of(1000)
+    admission.estimates[0].worked_off(tokens=200, seconds=1.0)
     with (
         admitted(admission, 1000),
         pytest.raises(Shed, match=r"1000 of 1000 tokens, 100 asked for") as refused,
@@ -103,7 +105,7 @@ def test_the_retry_delay_before_the_first_batch_is_a_default() -> None:
 @given(st.integers(1, 10**9), st.floats(1e-9, 1e9))
 def test_the_retry_delay_is_bounded(tokens: int, seconds: float) -> None:
     admission = admission_of(100)
-    admission.estimate.worked_off(tokens, seconds)
+    admission.estimates[0].worked_off(tokens, seconds)
     with admitted(admission, 100), pytest.raises(Shed) as refused:
         shed(admission, 50)
     assert refused.value.retry_after_seconds is not None
@@ -112,9 +114,9 @@ def test_the_retry_delay_is_bounded(tokens: int, seconds: float) -> None:
 
 def test_a_wait_beyond_the_deadline_is_refused_at_once() -> None:
     admission = admission_of(1000)
-    admission.estimate.worked_off(tokens=100, seconds=1.0)
+    admission.estimates[0].worked_off(tokens=100, seconds=1.0)
     with admitted(admission, 200):
-        assert admission.backlog_seconds == pytest.approx(2.0)
+        assert admission.seconds_before("bulk") == pytest.approx(2.0)
         with pytest.raises(Shed, match=r"2\.01 s, and the deadline is in 0\.50 s") as refused:
             shed(admission, 1, 0.5)
         assert refused.value.shortage is Shortage.DEADLINE
@@ -122,8 +124,8 @@ def test_a_wait_beyond_the_deadline_is_refused_at_once() -> None:
         with pytest.raises(Shed, match=r"2\.60 s"):  # its own work is part of its wait
             shed(admission, 60, 2.5)
         with pytest.raises(Shed, match=r"2\.00 s"):
-            admission.check_wait(0, 1.99, "interactive")
-        admission.check_wait(0, 2.01, "interactive")
+            admission.check_wait(admission.estimates[0], 0, 1.99, "interactive")
+        admission.check_wait(admission.estimates[0], 0, 2.01, "interactive")
         with admitted(admission, 1, 2.5), admitted(admission, 1, math.inf):
             assert admission.tokens.held == 202
 
@@ -133,7 +135,7 @@ def test_an_empty_queue_accepts_every_deadline() -> None:
     and no measurement would ever correct it.
     """
     admission = admission_of(1000)
-    admission.estimate.worked_off(tokens=1, seconds=1e6)
+    admission.estimates[0].worked_off(tokens=1, seconds=1e6)
     with admitted(admission, 1000, 1e-3):
         assert admission.tokens.held == 1000
 
@@ -157,13 +159,13 @@ def test_a_request_that_starts_at_once_is_not_refused_by_its_estimate() -> None:
         return priority == "interactive"
 
     admission = admission_of(1000, begins_at_once=begins_at_once)
-    admission.estimate.worked_off(tokens=1, seconds=1e6)
-    admission.tokens.take(10)
-    admission.check_wait(10, 1e-3, "interactive")
+    admission.estimates[0].worked_off(tokens=1, seconds=1e6)
+    admission.take_tokens(admission.estimates[0], 10, "interactive")
+    admission.check_wait(admission.estimates[0], 10, 1e-3, "interactive")
     with pytest.raises(Shed):
-        admission.check_wait(10, 1e-3, "bulk")
+        admission.check_wait(admission.estimates[0], 10, 1e-3, "bulk")
     with pytest.raises(DeadlineExceeded):
-        admission.check_wait(10, 0.0, "interactive")
+        admission.check_wait(admission.estimates[0], 10, 0.0, "interactive")
     assert asked == ["interactive", "bulk"]
 
 
@@ -224,7 +226,7 @@ def test_request_and_result_bytes_are_counted_separately() -> None:
 
 def test_bulk_leaves_capacity_for_interactive() -> None:
     admission = admission_of(1000, max_bulk_tokens=800)
-    bulk = RequestBudget(admission, "bulk")
+    bulk = RequestBudget(admission, admission.estimates[0], "bulk")
     bulk.take_tokens(800, math.inf)
     assert (admission.bulk.held, admission.tokens.held) == (800, 800)
     with pytest.raises(Shed, match=r"full for bulk \(800 of 800 tokens, 1 asked for\)") as refused:
@@ -254,7 +256,7 @@ def test_bulk_is_refused_if_interactive_fills_the_queue() -> None:
 
 def test_the_interactive_wait_estimate_excludes_bulk() -> None:
     admission = admission_of(1000)
-    admission.estimate.worked_off(100, 1.0)
+    admission.estimates[0].worked_off(100, 1.0)
     with admitted(admission, 500, priority="bulk"):
         with admitted(admission, 50, 0.1):
             assert admission.tokens.held == 550

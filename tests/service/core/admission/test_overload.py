@@ -49,11 +49,12 @@ class Overloaded:
         self._rng = random.Random(seed)
         self._group = group
         self._lanes: LaneSet[Request] = LaneSet({LANE: BatchLimit(512)})
+        self._estimate = WaitEstimate(STREAMS)
         self._admission = Admission(
             max_tokens=10**7,
             max_request_bytes=10**12,
             max_output_bytes=10**12,
-            estimate=WaitEstimate(STREAMS),
+            estimates=[self._estimate],
         )
         self._coming: list[tuple[float, int, Callable[[float], None]]] = []
         self._order, self._idle = itertools.count(), STREAMS
@@ -77,8 +78,10 @@ class Overloaded:
             )
         lengths = sorted((length(self._rng) for _ in range(self._group)), reverse=True)
         try:
-            expected = self._admission.check_wait(sum(lengths), DEADLINE, "interactive")
-            self._admission.take_tokens(sum(lengths), "interactive")
+            expected = self._admission.check_wait(
+                self._estimate, sum(lengths), DEADLINE, "interactive"
+            )
+            self._admission.take_tokens(self._estimate, sum(lengths), "interactive")
         except Shed:
             self.refused += 1
             return
@@ -102,10 +105,8 @@ class Overloaded:
 
     def _end(self, request: Request, seconds: float) -> None:
         request.over = True
-        self._admission.tokens.take(-request.tokens)
-        self._admission.estimate.waited(
-            request.expected, "interactive", seconds, answered=seconds < math.inf
-        )
+        self._admission.give_tokens(self._estimate, request.tokens, "interactive")
+        self._estimate.waited(request.expected, "interactive", seconds, answered=seconds < math.inf)
         if seconds <= DEADLINE:
             self.answered += 1
             self.useful += request.tokens
@@ -126,7 +127,7 @@ class Overloaded:
     def _finish(self, batch: Batch[Request], seconds: float, now: float) -> None:
         self._idle += 1
         self._lanes.ran(batch, seconds)
-        self._admission.estimate.worked_off(batch.total, seconds)
+        self._estimate.worked_off(batch.total, seconds)
         self.computed += batch.total
         for entry in batch.entries:
             request = entry.value

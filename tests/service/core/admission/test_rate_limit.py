@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from headlight.errors import DeadlineExceeded, EngineError, InvalidInput
 from headlight_service.core.admission import rate_limit as module
 from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.admission.estimates import WaitEstimate
 from headlight_service.core.admission.rate_limit import (
     CHARACTERS_PER_TOKENIZED,
     TOKENIZED_PER_COMPUTED,
@@ -35,7 +36,7 @@ def refusal(bucket: Bucket, tokens: float) -> Shed:
 def request_of(bucket: Bucket | None) -> RequestBudget:
     """Return the budget of a client's request."""
     admission = Admission(max_tokens=100, max_request_bytes=1, max_output_bytes=1)
-    return RequestBudget(admission, "interactive", bucket)
+    return RequestBudget(admission, WaitEstimate(1), "interactive", bucket)
 
 
 def charged(bucket: Bucket | None, tokens: int, read: int = 0) -> RequestBudget:

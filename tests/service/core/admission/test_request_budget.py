@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headlight.errors import DeadlineExceeded, EngineError
 from headlight.spec import PRIORITIES, Priority
 from headlight_service.core.admission.admission_control import Admission
-from headlight_service.core.admission.estimates import Expected
+from headlight_service.core.admission.estimates import Expected, WaitEstimate
 from headlight_service.core.admission.rate_limit import Bucket
 from headlight_service.core.admission.request_budget import RequestBudget
 from headlight_service.core.admission.shed_error import Shed, Shortage
@@ -26,7 +26,8 @@ FAILURE = EngineError("the model failed")
 
 def admission_of(**limits: Any) -> Admission:
     return Admission(
-        **{"max_tokens": 1000, "max_request_bytes": 1000, "max_output_bytes": 1000, **limits}
+        **{"max_tokens": 1000, "max_request_bytes": 1000, "max_output_bytes": 1000, **limits},
+        estimates=[WaitEstimate(1)],
     )
 
 
@@ -41,7 +42,7 @@ def queued(
     admission: Admission, priority: Priority = "interactive", deadline: float = math.inf
 ) -> RequestBudget:
     """Return the budget of a queued request: 3 bytes, 50 tokens, 20 bytes of its answer."""
-    budget = RequestBudget(admission, priority)
+    budget = RequestBudget(admission, admission.estimates[0], priority)
     budget.take_request(3)
     budget.take_answer(20)
     budget.take_tokens(50, deadline)
@@ -114,7 +115,7 @@ def test_unsent_answer_bytes_are_held_until_released() -> None:
 
 def test_parts_of_an_answer_are_reserved_together() -> None:
     admission = admission_of()
-    budget = RequestBudget(admission, "interactive")
+    budget = RequestBudget(admission, admission.estimates[0], "interactive")
     budget.take_answer(20)
     budget.take_answer(30)
     assert (budget.answer_bytes, admission.outputs.held) == (50, 50)
@@ -124,7 +125,7 @@ def test_parts_of_an_answer_are_reserved_together() -> None:
 
 def test_a_cancelled_request_reserves_nothing_more() -> None:
     admission = admission_of()
-    budget = RequestBudget(admission, "interactive")
+    budget = RequestBudget(admission, admission.estimates[0], "interactive")
     budget.close()
     with pytest.raises(CancelledError):
         budget.take_request(3)
@@ -137,7 +138,7 @@ def test_a_cancelled_request_reserves_nothing_more() -> None:
 
 def test_a_refused_reservation_changes_nothing() -> None:
     admission = admission_of()
-    budget = RequestBudget(admission, "interactive")
+    budget = RequestBudget(admission, admission.estimates[0], "interactive")
     with pytest.raises(Shed) as refused:
         budget.take_request(1001)
     assert refused.value.shortage is Shortage.REQUEST_BYTES
@@ -157,9 +158,9 @@ def test_a_refused_reservation_changes_nothing() -> None:
 def test_the_deadline_is_checked_when_a_request_is_queued() -> None:
     """Before reading, its tokens were an estimate, and other requests have arrived since."""
     admission = admission_of()
-    admission.estimate.worked_off(tokens=10, seconds=60.0)
+    admission.estimates[0].worked_off(tokens=10, seconds=60.0)
     queued(admission)
-    budget = RequestBudget(admission, "interactive")
+    budget = RequestBudget(admission, admission.estimates[0], "interactive")
     with pytest.raises(Shed) as refused:
         budget.take_tokens(10, time.monotonic() + 100)
     assert refused.value.shortage is Shortage.DEADLINE
@@ -171,9 +172,9 @@ def test_the_deadline_is_checked_when_a_request_is_queued() -> None:
 
 def test_the_deadline_is_checked_before_a_request_is_read() -> None:
     admission = admission_of()
-    admission.estimate.worked_off(tokens=10, seconds=60.0)
+    admission.estimates[0].worked_off(tokens=10, seconds=60.0)
     queued(admission)
-    budget = RequestBudget(admission, "interactive")
+    budget = RequestBudget(admission, admission.estimates[0], "interactive")
     with pytest.raises(Shed) as refused:
         budget.refuse_early(10.5, 100.0)
     assert refused.value.shortage is Shortage.DEADLINE
@@ -189,7 +190,7 @@ class Learnt:
     def __init__(self, admission: Admission, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waits: list[tuple[Expected, Priority, float, float]] = []
         monkeypatch.setattr(
-            admission.estimate,
+            admission.estimates[0],
             "waited",
             lambda *wait, answered: self.waits.append((*wait, answered)),
         )
@@ -197,7 +198,7 @@ class Learnt:
 
 def test_the_wait_is_recorded_when_a_request_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     admission = admission_of()
-    admission.estimate.worked_off(tokens=10, seconds=1.0)
+    admission.estimates[0].worked_off(tokens=10, seconds=1.0)
     others, learnt = queued(admission), Learnt(admission, monkeypatch)
     budget = queued(admission, "bulk", time.monotonic() + 100)
     budget.give_back_tokens()
@@ -225,17 +226,17 @@ def test_a_cancelled_wait_is_recorded_as_cancelled(monkeypatch: pytest.MonkeyPat
 
 def test_a_cancelled_wait_is_recorded_if_longer_than_expected() -> None:
     admission = admission_of()
-    admission.estimate.worked_off(tokens=10, seconds=60.0)
+    admission.estimates[0].worked_off(tokens=10, seconds=60.0)
     others, expected = queued(admission), Expected(1.0, 0.0, 1.0)
-    before = admission.estimate.latest(expected, "interactive")
+    before = admission.estimates[0].latest(expected, "interactive")
     queued(admission, deadline=time.monotonic() + 1e3).close()
-    assert admission.estimate.latest(expected, "interactive") == before, (
+    assert admission.estimates[0].latest(expected, "interactive") == before, (
         "it did not wait as long as it was told"
     )
     late = queued(admission, deadline=time.monotonic() + 1e3)
     late._queued_at -= 1e3
     late.close()
-    assert admission.estimate.latest(expected, "interactive") > before
+    assert admission.estimates[0].latest(expected, "interactive") > before
     others.close()
 
 
@@ -243,7 +244,7 @@ def test_results_of_cancelled_requests_do_not_record_a_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     admission = admission_of()
-    admission.estimate.worked_off(tokens=10, seconds=60.0)
+    admission.estimates[0].worked_off(tokens=10, seconds=60.0)
     others, learnt = queued(admission), Learnt(admission, monkeypatch)
     budget = queued(admission)
     budget.began(50)
@@ -258,7 +259,8 @@ def test_results_of_cancelled_requests_do_not_record_a_wait(
 
 def test_a_quota_is_refunded_once_and_not_to_a_disconnected_caller() -> None:
     bucket, admission = Bucket(1, 100, Clock()), admission_of()
-    failed, left = (RequestBudget(admission, "interactive", bucket) for _ in range(2))
+    [estimate] = admission.estimates
+    failed, left = (RequestBudget(admission, estimate, "interactive", bucket) for _ in range(2))
     failed.charge(40)
     left.charge(30)
     assert bucket.level == 30
@@ -282,7 +284,7 @@ def test_everything_is_released_after_any_order_of_events(
     steps: list[tuple[int, str, int]], priority: Priority
 ) -> None:
     admission = admission_of(max_bulk_tokens=800)
-    budgets = [RequestBudget(admission, priority) for _ in range(4)]
+    budgets = [RequestBudget(admission, admission.estimates[0], priority) for _ in range(4)]
     queued_tokens, computing, kept = [0] * 4, [0] * 4, [0] * 4
     for which, step, amount in steps:
         budget = budgets[which]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.admission.estimates import WaitEstimate
 from headlight_service.core.admission.request_budget import RequestBudget
 from headlight_service.core.admission.shed_error import Shed
 
@@ -25,7 +26,7 @@ class Waiter:
     def __init__(
         self, admission: Admission, priority: Priority, tokens: int, answer_bytes: int = 0
     ) -> None:
-        self.budget = RequestBudget(admission, priority)
+        self.budget = RequestBudget(admission, admission.estimates[0], priority)
         self.priority, self.tokens, self.answer_bytes = priority, tokens, answer_bytes
         self.admitted = False
         self.begun = False
@@ -49,13 +50,17 @@ class Waiter:
 
 def admission_of() -> Admission:
     return Admission(
-        max_tokens=TOKENS, max_bulk_tokens=BULK, max_request_bytes=1000, max_output_bytes=OUTPUTS
+        max_tokens=TOKENS,
+        max_bulk_tokens=BULK,
+        max_request_bytes=1000,
+        max_output_bytes=OUTPUTS,
+        estimates=[WaitEstimate(1)],
     )
 
 
 def shed(admission: Admission, priority: Priority, tokens: int) -> str:
     """Return the message of a request that does not wait; empty: it was admitted."""
-    budget = RequestBudget(admission, priority)
+    budget = RequestBudget(admission, admission.estimates[0], priority)
     try:
         budget.take_tokens(tokens, math.inf)
     except Shed as error:

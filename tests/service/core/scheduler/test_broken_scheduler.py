@@ -23,7 +23,8 @@ async def test_a_failing_scheduler_ends_and_fails_all_waiting_requests(
         raise ValueError("a bug")
 
     async with running() as setup:
-        setup.scheduler._observe = fail
+        served = setup.scheduler._engines["m"]
+        served.engine = served.engine._replace(observe=fail)
         setup.engine.gate.clear()
         first = asyncio.create_task(setup.submit(item(4)))
         await setup.started()

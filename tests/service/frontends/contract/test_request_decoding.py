@@ -53,10 +53,11 @@ def served(
         max_request_tokens=10,
     )
     runtime = runtime or FakeRuntime(max_length=6, prompts={"query": "q: "})
-    nothing = cast(Any, None)  # runs: scheduler, admission and metrics are not used
+    nothing = cast(Any, None)  # runs: scheduler, admission, estimate and metrics are not used
     return ServedModel(
         cast(Runtime, runtime),
         limits,
+        nothing,
         nothing,
         nothing,
         nothing,

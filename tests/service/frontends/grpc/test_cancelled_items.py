@@ -11,6 +11,7 @@ import pytest
 
 from headlight.errors import DeadlineExceeded
 from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.admission.estimates import WaitEstimate
 from headlight_service.core.admission.request_budget import RequestBudget
 from tests.service.batching import lengths, running
 from tests.service.calls import until
@@ -76,7 +77,7 @@ async def test_a_cancelled_running_batch_holds_its_permits_until_it_ends() -> No
 
 def test_permits_are_released_after_the_last_of_two_cancelled_batches() -> None:
     admission = Admission(max_tokens=10, max_request_bytes=0, max_output_bytes=100)
-    budget = RequestBudget(admission, "interactive")
+    budget = RequestBudget(admission, WaitEstimate(1), "interactive")
     budget.take_answer(100)
     budget.take_tokens(10, math.inf)
     with admission.lock:

@@ -13,9 +13,9 @@ import pytest
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.values import Tokenized
-from headlight_service.app.assembly import limits, make_admission
+from headlight_service.app.assembly import limits
 from headlight_service.config.options import Config
-from headlight_service.core.admission.estimates import WaitEstimate
+from tests.service.batching import fitted
 from tests.service.calls import details_of, refused, request, text_of, until
 from tests.service.conftest import Serve, Service
 from tests.service.fakes import FakeRuntime, manifest
@@ -156,7 +156,7 @@ def test_bulk_is_limited_to_its_share_of_the_queue(
     queue: int, request_tokens: int, bulk: int
 ) -> None:
     config = Config(bundle=Path("b"), max_queue_tokens=queue, max_request_tokens=request_tokens)
-    admission = make_admission(config, limits(config, manifest()), WaitEstimate(1))
+    admission = fitted(config, limits(config, manifest()))
     assert (admission.bulk.limit, admission.tokens.limit) == (bulk, queue)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from headlight.pb import headlight_pb2 as pb
-from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.admission.estimates import WaitEstimate
 from headlight_service.core.admission.rate_limit import (
     Quotas,
 )
@@ -125,9 +125,9 @@ async def test_the_estimate_for_a_deadline_counts_characters(
     estimates = list[int]()
     check_wait = Admission.check_wait
 
-    def noted(self: Admission, tokens: int, remaining_seconds: float, priority: Priority) -> None:
+    def noted(self: Admission, estimate: WaitEstimate, tokens: int, *rest: Any) -> None:
         estimates.append(tokens)
-        check_wait(self, tokens, remaining_seconds, priority)
+        check_wait(self, estimate, tokens, *rest)
 
     monkeypatch.setattr(Admission, "check_wait", noted)
     async with serve() as service:

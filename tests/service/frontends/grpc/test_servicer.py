@@ -181,7 +181,7 @@ async def test_a_request_that_the_queue_makes_late_is_refused_untokenised(
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(pb.Input(text="one"))))
         await service.started()
-        service.model.admission.estimate.worked_off(tokens=1, seconds=1e3)
+        service.model.estimate.worked_off(tokens=1, seconds=1e3)
         late = request(pb.Input(text="late"))
         await refused(service.stub.Encode(late, timeout=60), grpc.StatusCode.RESOURCE_EXHAUSTED)
         stream = service.stub.EncodeStream(
@@ -208,7 +208,7 @@ async def test_a_long_text_that_would_be_late_is_refused_untokenised(
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(pb.Input(text="one"))))
         await service.started()
-        estimate = service.model.admission.estimate
+        estimate = service.model.estimate
         estimate.worked_off(tokens=10**6, seconds=10**6)
         long = request(pb.Input(text="a word " * 30), truncation=pb.TRUNCATION_CUT_END)
         error = await refused(

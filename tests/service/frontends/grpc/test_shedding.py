@@ -114,7 +114,7 @@ async def test_a_wait_beyond_the_deadline_is_noticed_once_the_tokens_are_counted
         ids = pb.Input(ids=pb.TokenIds(ids=[1] * 10))
         first = asyncio.ensure_future(service.stub.Encode(request(ids)))
         await service.started()
-        service.model.admission.estimate.worked_off(tokens=1, seconds=1)
+        service.model.estimate.worked_off(tokens=1, seconds=1)
         error = await refused(
             service.stub.Encode(request(text_of(100)), timeout=60),
             grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -134,7 +134,7 @@ async def test_a_request_that_would_start_at_once_is_not_refused_by_its_estimate
         first = asyncio.ensure_future(service.stub.Encode(request(text_of(300))))
         await service.started()
         # Measured under a load that is gone.
-        service.model.admission.estimate.worked_off(tokens=1, seconds=1e3)
+        service.model.estimate.worked_off(tokens=1, seconds=1e3)
         second = asyncio.ensure_future(service.stub.Encode(request(), timeout=60))
         await service.started()
         error = await refused(

@@ -18,6 +18,7 @@ import pytest
 
 from headlight.runtime import Runtime
 from headlight_service.app.assembly import assemble
+from headlight_service.app.executor import Executor
 from headlight_service.app.server_setup import build_api
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
@@ -125,7 +126,9 @@ def http_service(
     config = Config(bundle=Path("none"), **options)
     runtime = runtime or FakeRuntime()
     metrics, models, tokenizers = Metrics(), Models(), TokenizerThreads(1)
-    model = assemble(cast(Runtime, fit(runtime, config)), config, metrics, tracing)
+    ready = cast(Runtime, fit(runtime, config))
+    executor = Executor(config, ready.workers.streams)
+    model = assemble(ready, config, metrics, executor, tracing)
     models.add(model)
     serving = [True]
     pipeline = Pipeline(models, tokenizers, quotas)

@@ -107,7 +107,7 @@ class RequestStream(Generic[RequestT, ResponseT]):
         self._pipeline = pipeline
         self._call = call
         self._stall_seconds = stall_seconds
-        limits = pipeline.models.first.limits
+        limits = pipeline.models.limits
         self._slots = asyncio.Semaphore(limits.max_stream_in_flight)
         self._window = AnswerWindow(limits.max_stream_output_bytes, SMALL_ANSWER_BYTES)
         self._cut = False  # the server has ended the call, and the client may still be connected

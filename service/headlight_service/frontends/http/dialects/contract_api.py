@@ -151,7 +151,7 @@ def _decoded(
 ) -> tuple[R, M, NumberEncoding]:
     """Return the request of a body, its message, and the encoding of the answer's numbers."""
     encoding, models = number_encoding(body.pop(ENCODING, None)), exchange.door.pipeline.models
-    message: Any = message_of(kind, body, max(LONGEST_LIST, models.first.limits.max_items))
+    message: Any = message_of(kind, body, max(LONGEST_LIST, models.limits.max_items))
     model = models.get(message.model)
     with counted(model):
         request = decode(message, model, exchange.deadline, exchange.client)

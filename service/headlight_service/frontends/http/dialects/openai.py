@@ -122,13 +122,13 @@ def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Req
 
 
 def _requested_model(exchange: Exchange, name: str) -> ServedModel:
-    """Return the model of this name; with `--any-model-name`, the first for an unknown name."""
+    """Return the model of this name; else, with `--any-model-name`, the default one."""
     models = exchange.door.pipeline.models
     try:
         return models.get(name)
     except NotFound:
         if exchange.door.options.any_model_name:
-            return models.first
+            return models.get()
         raise
 
 

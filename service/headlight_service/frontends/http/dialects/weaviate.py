@@ -73,7 +73,7 @@ def _vectors_of(answer: Answer, inputs: list[Input], several: bool) -> Response:
 
 
 async def _meta(exchange: Exchange) -> Response:
-    model = exchange.door.pipeline.models.first
+    model = exchange.door.pipeline.models.get()
     return json_response(
         {
             "model": model.name,

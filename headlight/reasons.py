@@ -69,7 +69,6 @@ Reason = enum.Enum(
         "NO_TOKENS_CHOSEN": "is empty; set named, indices or span, or leave it out for all tokens",
         "ID_BYTES": "must have 1 to {most} bytes",
         "ID_IN_USE": "is that of a request still unanswered; use each id once at a time",
-        "MODEL_NAME_EMPTY": "is empty, but several models are served; name one of {names}",
         # Prompts
         "NO_PROMPT_FOR": (
             "a prompt is put before a text, but {what} are used unchanged; leave it out"
@@ -555,7 +554,7 @@ Phrase = enum.Enum(
         "BYTES": "a number of bytes above 0",
         "SECONDS": "a number of seconds",
         "SECONDS_FROM_0": "a number of seconds from 0",
-        "MODEL_NAME": "a text that UTF-8 can express, or empty for the only model",
+        "MODEL_NAME": "a text that UTF-8 can express, or empty for the default model",
         "VECTOR": "a text, or a vector of finite numbers, as encode returns it",
         "VECTOR_OF": "a text, or a vector of {width} finite numbers, as encode returns it",
         "EVIDENCE": "a method's name, an EvidenceSpec, or a list of them",

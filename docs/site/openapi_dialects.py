@@ -71,7 +71,7 @@ OPENAI = {
             "anyOf": [TEXT, _list(TEXT, minItems=1)],
             "description": "A text, or a list of texts. Token ids are refused.",
         },
-        model=_optional("string", "A name of the model. Absent or empty: the only model."),
+        model=_optional("string", "A name of the model. Absent or empty: the default model."),
         dimensions=DIMENSIONS,
         encoding_format={
             "enum": ["float", "base64", None],

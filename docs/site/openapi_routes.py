@@ -98,7 +98,7 @@ HEADERS = [
 MODEL = {
     "name": "model",
     "in": "query",
-    "description": "Name of the model. Absent: the only model of the server.",
+    "description": "Name of the model. Absent: the default model of the server.",
     "schema": {"type": "string"},
 }
 # Statuses of answers that are not 200, as docs/http.md has them.

@@ -79,7 +79,7 @@ def check_description(model: ModelDescription, name: str) -> ModelDescription:
 
     Args:
         model: the description by the server.
-        name: name that the caller gave; "" for the server's only model.
+        name: name that the caller gave; "" for the default model of the server.
 
     Raises:
         BadAnswer: the description is of another model, or a size is out of range.

@@ -155,12 +155,12 @@ async def running(**options: Any) -> AsyncIterator[Setup]:
         setup.scheduler.close()
 
 
-def fitted(config: Config, told: Limits) -> Admission:
-    """Return the admission of a process with one model of these limits."""
+def fitted(config: Config, *told: Limits) -> Admission:
+    """Return the admission of a process whose models have these limits."""
     admission = Admission(
         max_tokens=0, max_request_bytes=config.max_queue_bytes, max_output_bytes=0
     )
-    fit(admission, config, [told])
+    fit(admission, config, told)
     return admission
 
 

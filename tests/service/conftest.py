@@ -27,7 +27,7 @@ from headlight_service.app.assembly import assemble
 from headlight_service.app.executor import Executor
 from headlight_service.app.health import Readiness
 from headlight_service.app.listen_addresses import bind
-from headlight_service.app.server_setup import PublicServicer, Servicers, build_server
+from headlight_service.app.server_setup import Servicers, build_server
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.admission.rate_limit import Quotas
@@ -36,7 +36,9 @@ from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.frontends.grpc.in_flight_calls import InFlight
 from headlight_service.frontends.grpc.servicer import HeadlightServicer
+from headlight_service.frontends.grpc.tei.tei_servicer import TeiServicer
 from headlight_service.frontends.grpc.transport.grpc_server import GrpcServer
+from headlight_service.frontends.oip.inference_servicer import InferenceServicer
 from headlight_service.frontends.tei.service_info import unserved
 from headlight_service.security.authentication import Authenticator
 from headlight_service.telemetry.metrics import Metrics
@@ -60,14 +62,14 @@ class Service:
     readiness: Readiness
     in_flight: InFlight
     servicer: HeadlightServicer
-    public: Mapping[FileDescriptor, PublicServicer]
+    public: Mapping[FileDescriptor, InferenceServicer | TeiServicer]
     pipeline: Pipeline
     server: GrpcServer
     servicers: Servicers
 
     @property
     def model(self) -> ServedModel:
-        """Return the only model."""
+        """Return the default model."""
         return self.pipeline.models.get()
 
     def sample(self, name: str, **labels: str) -> float | None:

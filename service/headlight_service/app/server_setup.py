@@ -7,7 +7,7 @@ import logging
 import resource
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 from google.protobuf.descriptor import FileDescriptor
@@ -58,13 +58,6 @@ HANDSHAKE_MS = 5000  # for TLS and the settings of HTTP/2
 GRPC, HEALTH = "grpc", "health"  # names of the gRPC servers
 
 
-class PublicServicer(Protocol):
-    """Servicer of a public contract, with a method for each of its methods."""
-
-    def drain(self) -> None:
-        """Let every stream end once it has answered the requests that it has read."""
-
-
 class Servicers:
     """The servicers of all contracts, over one pipeline.
 
@@ -77,7 +70,7 @@ class Servicers:
         """Use the running event loop. `stall_seconds`: see HeadlightServicer."""
         self.headlight = HeadlightServicer(pipeline, stall_seconds)
         inference = InferenceServicer(pipeline, stall_seconds, lambda: readiness.serving)
-        self.public: dict[FileDescriptor, PublicServicer] = {
+        self.public: dict[FileDescriptor, InferenceServicer | TeiServicer] = {
             oip.DESCRIPTOR: inference,
             tei_messages.DESCRIPTOR: TeiServicer(pipeline, stall_seconds),
         }

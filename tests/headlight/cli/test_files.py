@@ -161,7 +161,7 @@ def test_unreadable_standard_input_is_one_line_and_exit_code_2(target: str, comm
 def test_a_model_name_that_cannot_be_sent_is_one_line_and_exit_code_2(target: str) -> None:
     said = (
         "headlight: --model: is '\\udcff'; must be a text that UTF-8 can express, "
-        "or empty for the only model\n"
+        "or empty for the default model\n"
     )
     assert headlight(target, "", "info", "--model", os.fsdecode(b"\xff")) == (2, said)
 

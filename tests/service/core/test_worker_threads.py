@@ -18,6 +18,9 @@ import pytest
 
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.spec import PRIORITIES, Priority
+from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.admission.estimates import WaitEstimate
+from headlight_service.core.admission.request_budget import RequestBudget
 from headlight_service.core.scheduler.engine_health import EngineFunctions
 from headlight_service.core.scheduler.lanes import BatchLimit
 from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
@@ -112,16 +115,6 @@ def test_computing_threads_have_a_lower_priority(behind: int) -> None:
     assert nice() == here
 
 
-class Unwatched:
-    """CPU-time observer that discards its input."""
-
-    def began(self, tokens: int) -> None:
-        pass
-
-    def ended(self, tokens: int) -> None:
-        pass
-
-
 def test_bulk_is_computed_at_a_lower_priority_than_interactive() -> None:
     here, seen = nice(), list[int]()
 
@@ -130,6 +123,8 @@ def test_bulk_is_computed_at_a_lower_priority_than_interactive() -> None:
         return [ItemResult()] * len(items)
 
     scheduler = Scheduler()
+    admission = Admission(max_tokens=1, max_request_bytes=0, max_output_bytes=0)
+    budget = RequestBudget(admission, WaitEstimate(1), "interactive")
     scheduler.add("m", EngineFunctions(run, lambda: None), {"embed": BatchLimit(8)})
     items = [EncodeItem(np.zeros(1, dtype=np.int64), Selection())]
     told = queue.SimpleQueue[Computed | Exception]()
@@ -137,7 +132,7 @@ def test_bulk_is_computed_at_a_lower_priority_than_interactive() -> None:
     def ask(
         priority: Priority, then: Callable[[Computed | Exception], None], *, here: bool = False
     ) -> None:
-        pending = PendingRequest("m", items, 1e9, priority, Unwatched(), then)
+        pending = PendingRequest("m", items, 1e9, priority, budget, then)
         scheduler.submit(pending, here=here)
 
     for priority in PRIORITIES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.engine.batches import Rounding
@@ -13,6 +13,7 @@ from headlight_service.core.scheduler.batch_halving import Outcome
 from headlight_service.core.scheduler.lanes import Entry, LaneKey
 
 if TYPE_CHECKING:
+    from headlight_service.core.admission.request_budget import RequestBudget
     from headlight_service.core.timers import Timer
     from headlight_service.telemetry.request_trace import RequestTrace
 
@@ -23,16 +24,6 @@ class Computed(NamedTuple):
     results: list[ItemResult]
     queue_ns: int  # from arrival to the start of the first of its batches
     infer_ns: int  # from then until the last of them was done
-
-
-class Computing(Protocol):
-    """Counter of a request's tokens that an engine computes. With the scheduler's lock held."""
-
-    def began(self, tokens: int) -> None:
-        """Add tokens that an engine computes."""
-
-    def ended(self, tokens: int) -> None:
-        """Subtract tokens that an engine no longer computes."""
 
 
 class PendingRequest:
@@ -53,7 +44,7 @@ class PendingRequest:
         "_last_done",
         "_then",
         "arrived",
-        "computing",
+        "budget",
         "deadline",
         "entries",
         "flow",
@@ -73,7 +64,7 @@ class PendingRequest:
         items: Sequence[EncodeItem],
         deadline: float,
         priority: Priority,
-        computing: Computing,
+        budget: RequestBudget,
         then: Callable[[Computed | Exception], None],
         trace: RequestTrace | None = None,
         flow: str = "",
@@ -85,7 +76,7 @@ class PendingRequest:
             items: at least one, all of one role.
             deadline: deadline on the clock; items that have not started by then are discarded.
             priority: interactive or bulk.
-            computing: counts the tokens that an engine computes.
+            budget: counts the tokens that an engine computes.
             then: called once, without the lock, with the results or the error.
             trace: spans of the request.
             flow: flows of a lane take turns; see `Lane`.
@@ -101,7 +92,7 @@ class PendingRequest:
         self.results: list[ItemResult | None] = [None] * len(items)
         self.timer: Timer | None = None
         self.over = False
-        self.computing = computing
+        self.budget = budget
         self._then = then
         self.missing = len(items)
         self._first_begun, self._last_done = math.inf, 0.0
@@ -190,12 +181,12 @@ class Members:
     def begun(self) -> None:
         """Record that an engine has the batch."""
         for pending, tokens in self._own.items():
-            pending.computing.began(tokens)
+            pending.budget.began(tokens)
 
     def ended(self) -> None:
         """Record that the engine no longer has the batch."""
         for pending, tokens in self._own.items():
-            pending.computing.ended(tokens)
+            pending.budget.ended(tokens)
 
     def fail(self, error: Exception) -> list[PendingRequest]:
         """Fail all the requests, and return those to notify."""

@@ -262,3 +262,23 @@ def test_the_interactive_wait_estimate_excludes_bulk() -> None:
             assert admission.tokens.held == 550
         with pytest.raises(Shed, match=r"5\.50 s"):
             shed(admission, 50, 0.1, priority="bulk")
+
+
+def test_a_wait_is_the_sum_over_the_models_each_at_its_rate() -> None:
+    slow, quick = WaitEstimate(1), WaitEstimate(1)
+    admission = Admission(
+        max_tokens=1000, max_request_bytes=0, max_output_bytes=0, estimates=[slow, quick]
+    )
+    slow.worked_off(tokens=10, seconds=1.0)
+    quick.worked_off(tokens=1000, seconds=1.0)
+    admission.take_tokens(slow, 50, "interactive")
+    admission.take_tokens(quick, 100, "interactive")
+    with pytest.raises(Shed, match=r"5\.20 s"):  # 5.0, 0.1, and its own 0.1
+        admission.check_wait(quick, 100, 1.0, "interactive")
+    with pytest.raises(Shed, match=r"15\.10 s"):
+        admission.check_wait(slow, 100, 1.0, "interactive")
+    with pytest.raises(Shed) as refused:
+        admission.take_tokens(quick, 900, "interactive")
+    assert refused.value.retry_after_seconds == SHORTEST_RETRY_SECONDS, "the queue is not half full"
+    admission.give_tokens(slow, 50, "interactive")
+    admission.check_wait(quick, 100, 1.0, "interactive")

@@ -6,7 +6,7 @@ import gc
 import math
 import threading
 import weakref
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from headlight.errors import DeadlineExceeded, DeviceFull, EngineError, Unavailable
 from headlight.outputs.maps.resolved_spec import whole
 from headlight.spec import Priority
+from headlight_service.core.admission.request_budget import RequestBudget
 from headlight_service.core.scheduler.batch_policy import BULK_TURN
 from headlight_service.core.scheduler.engine_health import FAILURES_BEFORE_PROBE, EngineLost
 from headlight_service.core.scheduler.lanes import LaneKey
@@ -226,7 +227,8 @@ class Submitted:
         self.told = threading.Event()
         self.computing: list[int] = []
         items = [item(length) for length in lengths]
-        self.pending = PendingRequest("m", items, deadline, priority, self, self._tell)
+        budget = cast(RequestBudget, self)  # it only counts
+        self.pending = PendingRequest("m", items, deadline, priority, budget, self._tell)
 
     def began(self, tokens: int) -> None:
         self.computing.append(tokens)

@@ -17,7 +17,6 @@ from headlight_service.core.models import ServedModel
 from headlight_service.frontends.contract.request_decoding import (
     REMEMBERED,
     REMEMBERED_BYTES,
-    remembered,
 )
 from tests.service.conftest import Serve
 from tests.service.fakes import DIM, FakeRuntime
@@ -184,16 +183,15 @@ def test_refused_outputs_are_refused_again_and_the_cache_is_bounded() -> None:
     assert len(model._selections) == 0
     for size in range(2 * REMEMBERED):
         selection(pb.Outputs(attention=pb.AttentionOutput(max_bytes=size)), model)
-        assert 0 < remembered.cache_info().currsize <= REMEMBERED
+        assert 0 < len(model.output_specs) <= REMEMBERED
         assert 0 < len(model._selections) <= REMEMBERED
 
 
 def test_long_outputs_are_not_cached() -> None:
     model = served(FakeRuntime())
-    remembered.cache_clear()
     outputs = pb.Outputs()
     outputs.attention.queries.indices.indices.extend(range(REMEMBERED_BYTES))
     first = selection(outputs, model)
-    assert remembered.cache_info().currsize == 0
+    assert len(model.output_specs) == 0
     assert selection(outputs, model) == first
     assert len(model._selections) == 0

@@ -101,7 +101,7 @@ async def test_a_slow_first_request_delays_the_answers_behind_it(serve: Serve) -
 def stream_of(service: Service) -> Any:
     """Return the only open stream."""
     servicer = service.public[oip.DESCRIPTOR]
-    [stream] = servicer._streams  # type: ignore[attr-defined]
+    [stream] = servicer._streams
     return stream
 
 

@@ -79,9 +79,7 @@ def compute(model: ServedModel, items: Sequence[EncodeItem]) -> None:
     ended: Future[Computed | Exception] = Future()
     budget = RequestBudget(model.admission, model.estimate, "interactive")
     budget.take_tokens(sum(len(item.ids) for item in items), math.inf)
-    pending = PendingRequest(
-        model.ref.name, items, math.inf, "interactive", budget, ended.set_result
-    )
+    pending = PendingRequest(model.key, items, math.inf, "interactive", budget, ended.set_result)
     model.scheduler.submit(pending, here=True)
     outcome = ended.result()
     budget.give_back_tokens()

@@ -15,7 +15,7 @@ from bench.evidence.planted import SEED, Case
 from headlight.comparison import EvidenceSpec
 from headlight.interface.similarity import similarity
 from headlight.runtime import Runtime
-from headlight.runtime.comparison.comparison_plan import OccludedUnit, hidden_item
+from headlight.runtime.plans.plan import OccludedUnit, hidden_item
 from headlight_model.evaluate.ranking import Floats
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)  # of a passage's words

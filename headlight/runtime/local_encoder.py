@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
@@ -46,13 +45,15 @@ from headlight.results import (
 )
 from headlight.runtime import local_results
 from headlight.runtime.bundle.bundle import Bundle
-from headlight.runtime.comparison.passage_comparison import ComparisonNumbers
 from headlight.runtime.encode_items import ItemResult, Selection
 from headlight.runtime.engine.engine import Engine
 from headlight.runtime.local_comparison import comparison_of, plan_of, selection_of
 from headlight.runtime.local_results import Prepared
 from headlight.runtime.occluded_tokens import hidden_tokens
-from headlight.runtime.spans.span_items import merge, place_all
+from headlight.runtime.plans.compare import compare
+from headlight.runtime.plans.occlude import occlude
+from headlight.runtime.plans.plan import Plan, drive, encode_spans
+from headlight.runtime.spans.span_items import place_all
 from headlight.runtime.tokenization.input_checks import TRUNCATIONS, Truncation
 from headlight.runtime.values import Floats
 from headlight.span_vectors import SpansSpec, SpanVectors
@@ -151,6 +152,9 @@ class LocalEncoder(Encoder):
             default_prompts=default_prompts,
         )
 
+    def _drive(self, plan: Plan[T]) -> T:
+        return drive(plan, self.engine.run_in_batches)
+
     def _computed(self, prepared: Sequence[Prepared]) -> list[ItemResult]:
         return self.engine.run_in_batches([each.item for each in prepared])
 
@@ -231,8 +235,8 @@ class LocalEncoder(Encoder):
                 [each.item for each in prepared],
                 self.bundle.manifest.max_length,
             )
-            results = self.engine.run_in_batches([item for work in works for item in work.items])
-            merged = merge(works, results, self.engine.head, self.bundle.manifest.normalize)
+            normalize = self.bundle.manifest.normalize
+            merged = self._drive(encode_spans(works, self.engine.head, normalize=normalize))
             ref = self._description.ref
             return [
                 local_results.span_vectors(each, work, result, ref)
@@ -293,14 +297,9 @@ class LocalEncoder(Encoder):
             with renamed(PASSAGE):
                 prepared += prepare(passages, passage_reading, default_prompts=PASSAGE_PROMPTS)
             plan = plan_of(spec, self.bundle.manifest, [query, *passages], prepared)
-            numbers = ComparisonNumbers(plan)
             items = plan.items([each.item for each in prepared])
-            numbers.take_whole(self.engine.run_in_batches(items))
-            for part in plan.hidden_items(items, self.select()):
-                hidden = self.engine.run_in_batches(part)
-                vectors = [each.pooled for each in hidden if each.pooled is not None]
-                numbers.take_hidden(np.stack(vectors))
-            return comparison_of(plan, prepared, numbers.passages(), self._description.ref)
+            numbers = self._drive(compare(plan, items, self.select()))
+            return comparison_of(plan, prepared, numbers, self._description.ref)
 
     def _occlusion(
         self,
@@ -315,33 +314,33 @@ class LocalEncoder(Encoder):
             )
             selection = self.select()
             [each] = self._prepared([text], reading, selection, with_info=True)
-            hidden = hidden_tokens(choice, self.bundle.manifest.pooling, each.tokenized).tolist()
+            pooling, measure = self.bundle.manifest.pooling, self.bundle.manifest.similarity
+            hidden, items = hidden_tokens(choice, pooling, each.tokenized), [each.item]
             aim = None if target is None else self._target(target, reading)
-            items = [each.item, *(each.item._replace(occluded=(token,)) for token in hidden)]
-            whole, *holes = [result["pooled"] for result in self.engine.run_in_batches(items)]
-            moved = np.linalg.norm(np.array(holes) - np.array(whole), axis=1).astype(np.float32)
-            found = Occlusion(moved, tuple(hidden), each.tokens, self._description.ref)
-            if aim is None:
-                return found
-            [near, *rest] = similarity(
-                self.bundle.manifest.similarity, aim, np.array([whole, *holes])
-            )[0]
-            return dataclasses.replace(
-                found, fall=near - np.array(rest, np.float32), similarity=float(near)
+            if isinstance(aim, Prepared):
+                items.append(aim.item)
+            vector = None if isinstance(aim, Prepared) else aim
+            numbers = self._drive(occlude(items, hidden, vector, measure, selection))
+            return Occlusion(
+                numbers.moved,
+                tuple(hidden.tolist()),
+                each.tokens,
+                self._description.ref,
+                fall=numbers.fall,
+                similarity=None if numbers.fall is None else numbers.similarity,
             )
 
-    def _target(self, target: str | ArrayLike, reading: Reading) -> Floats:
-        """Return the vector of a target, float32 [D]."""
-        found = checked_target(target, self._description.pooled_dim)
-        if not isinstance(found, str):
-            return found
+    def _target(self, target: str | ArrayLike, reading: Reading) -> Floats | Prepared:
+        """Return the vector of a target, float32 [D]; or the target, if it is a text."""
+        checked = checked_target(target, self._description.pooled_dim)
+        if not isinstance(checked, str):
+            return checked
         default: Reading = {**reading, "prompt": None, "prompt_name": None}
         with renamed(TARGET):
-            prepared = self._prepared(
-                [found], default, self.select(), default_prompts=QUERY_PROMPTS
+            [prepared] = self._prepared(
+                [checked], default, self.select(), default_prompts=QUERY_PROMPTS
             )
-        [result] = self._computed(prepared)
-        return result["pooled"]
+        return prepared
 
     def _tokens(self, texts: Iterable[Input] | str, prompting: Prompting) -> list[TokenList]:
         with self._used():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,25 +16,13 @@ from headlight.refusals import Path, path_of
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.comparison.evidence_units import EvidenceUnits, compared_tokens, units_of
 from headlight.runtime.comparison.late_interaction import BLOCK
-from headlight.runtime.encode_items import NOWHERE, EncodeItem, Selection
+from headlight.runtime.encode_items import EncodeItem
+from headlight.runtime.plans.plan import OccludedUnit
 from headlight.runtime.values import Ids, Tokenized
 from headlight.spec import NUMBER_BYTES, AttentionSpec, TokensSpec
 
 FLOAT_BYTES = 4
-PORTION = 1024  # items with a hidden unit that are held at once
 UNIT_ROWS = TokensSpec(normalize=True)
-
-
-class OccludedUnit(NamedTuple):
-    """Tokens that are hidden together.
-
-    Attributes:
-        item: index of the item.
-        tokens: those of that item.
-    """
-
-    item: int
-    tokens: tuple[int, ...]
 
 
 class PlannedPassage(NamedTuple):
@@ -109,19 +97,6 @@ class ComparisonPlan:
             return list(items)
         rows = [self.query, *(each.compared for each in self.passages)]
         return [item.placed(tokens=own) for item, own in zip(items, rows, strict=True)]
-
-    def hidden_items(
-        self, items: Sequence[EncodeItem], vectors: Selection
-    ) -> Iterator[list[EncodeItem]]:
-        """Yield items for PORTION units at a time; `vectors` selects pooled vectors alone."""
-        for first in range(0, len(self.occluded), PORTION):
-            occluded = self.occluded[first : first + PORTION]
-            yield [hidden_item(items[unit.item], unit, vectors) for unit in occluded]
-
-
-def hidden_item(item: EncodeItem, unit: OccludedUnit, vectors: Selection) -> EncodeItem:
-    """Return an item with hidden tokens, of pooled vectors alone."""
-    return item._replace(selection=vectors, places=NOWHERE, occluded=unit.tokens)
 
 
 def returned(spec: EvidenceSpec, units: EvidenceUnits) -> int:

@@ -1,30 +1,22 @@
-"""Handle of a request under way: its future, its cancellation and its end."""
+"""A request under way: runs its steps, from wait to wait, on whichever thread ends a wait."""
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from headlight.errors import HeadlightError
-from headlight.runtime.tokenization.tokenizer import SHORT_CHARACTERS
-from headlight.spec import Priority
-from headlight_service.core.admission.admission_control import largest_output
-from headlight_service.core.admission.rate_limit import CHARACTERS_PER_TOKENIZED, Bucket
 from headlight_service.core.admission.request_budget import RequestBudget
 from headlight_service.core.admission.shed_error import reason_of
-from headlight_service.core.admission.waiting_list import Smaller
-from headlight_service.core.models import Models, ServedModel
 from headlight_service.core.requests.request import Request
-from headlight_service.core.timers import Timer
-from headlight_service.core.tokenization import TokenizationJob
-from headlight_service.core.tokenizer_threads import TokenizerThreads
 
 if TYPE_CHECKING:
+    from headlight_service.core.admission.answer_window import AnswerWindow
+    from headlight_service.core.models import ServedModel
     from headlight_service.telemetry.request_trace import RequestTrace
 
 T = TypeVar("T")
@@ -32,19 +24,24 @@ WhenGone = Callable[[Callable[[], object]], None]  # registers a callback for a 
 _TAKEN: Future[Any] = Future()  # replaces a future whose result is taken: errors refer to frames
 
 
-class SharedResources(Protocol):
-    """Resources that all requests share. `Pipeline` implements it.
+class Wait(Protocol):
+    """What a step of a request waits for; see `headlight_service.core.waits`."""
 
-    Attributes:
-        models: the served models.
-        tokenizers: threads for long requests.
-    """
+    def begin(self) -> bool:
+        """Return True if there is nothing to wait for; else have `Handle.resume` called once.
 
-    models: Models
-    tokenizers: TokenizerThreads
+        Raises:
+            HeadlightError: it is refused.
+        """
 
-    def bucket_of(self, client: str) -> Bucket | None:
-        """Return the token bucket of a client; None: there are no quotas."""
+    def withdraw(self) -> str:
+        """Wait no longer, and return the stage of the request. It may not have begun yet."""
+
+    def expire(self) -> None:
+        """The deadline has passed: end the wait if nothing was begun."""
+
+
+Steps = Generator[Wait, Any, T]
 
 
 class Handle(Generic[T]):
@@ -52,41 +49,83 @@ class Handle(Generic[T]):
 
     Attributes:
         request: the request as submitted.
+        trace: its spans; None: it is not traced.
+        window: of the stream that carries the request; None: there is none.
+        when_queued: called when the request, or its next part, has all room that it needs.
+        may_compute: whether the thread that runs its steps may compute, too.
+        model: the model that serves it, after `admit`.
+        budget: what it holds; None before `admit`.
+        stage: what it does while no wait is under way: "tokenize", "queue" or "infer".
+        arrived_ns: when it came, on time.monotonic_ns.
         future: completed with the answer or with an error.
         cancelled: whether the caller no longer waits for the answer.
     """
 
+    model: ServedModel
+
     def __init__(
-        self, shared: SharedResources, request: Request, trace: RequestTrace | None
+        self,
+        request: Request,
+        trace: RequestTrace | None = None,
+        window: AnswerWindow | None = None,
+        *,
+        may_compute: bool = False,
+        when_queued: Callable[[], object] | None = None,
     ) -> None:
         """Prepare the handle; `start` begins the work."""
         self.request = request
+        self.trace, self.window, self.when_queued = trace, window, when_queued
+        self.may_compute = may_compute
+        self.budget: RequestBudget | None = None
+        self.stage = "tokenize"
+        self.arrived_ns = time.monotonic_ns()
         self.future: Future[T] = Future()
         self.cancelled = False
-        self._shared = shared
-        self._trace = trace
-        self._job: TokenizationJob
-        self._model: ServedModel  # set by _admit
-        self._budget: RequestBudget
-        self._admitted = False
-        self._arrived_ns = time.monotonic_ns()
+        self._steps: Steps[T] | None = None
         self._lock = threading.Lock()
         self._over = False  # whether the end is claimed
-        self._tokenizer_threads = 0  # that run a step of it
-        self._tokenizing_as: Priority = request.priority
-        self._late: Timer | None = None  # while the request waits for room
+        self._running = False  # whether a thread runs a step
+        self._waits_for: Wait | None = None
+        self._window_bytes = -1  # held at the window; -1: none
+
+    # For the caller.
+
+    def start(self, steps: Steps[T], when_gone: WhenGone | None = None) -> Self:
+        """Run the steps that need no wait; `result` raises their errors.
+
+        Args:
+            steps: of the request; see `headlight_service.core.driver`.
+            when_gone: called with `cancel` before any step, because this thread may compute for
+                long.
+        """
+        self._steps = steps
+        if when_gone is not None:
+            when_gone(self.cancel)
+        self._advance(None)
+        return self
 
     def result(self) -> T:
         """Wait for the answer, and take it. Call it once.
 
         Raises:
-            HeadlightError: an error of the pipeline's steps.
+            HeadlightError: an error of the steps.
             CancelledError: the request was cancelled.
         """
         try:
+            if self.request.deadline < math.inf:
+                try:
+                    self.future.exception(max(0.0, self.request.deadline - time.monotonic()))
+                except TimeoutError:
+                    self.expire()
             return self.future.result()
         finally:
             self.future = _TAKEN
+
+    def expire(self) -> None:
+        """End the request unless an engine computes it: its deadline has passed."""
+        wait = self._waits_for
+        if wait is not None:
+            wait.expire()
 
     def cancel(self, *, by_caller: bool = True) -> None:
         """Cancel the request: the caller no longer waits for the answer.
@@ -94,10 +133,12 @@ class Handle(Generic[T]):
         Args:
             by_caller: count the cancellation, at the stage that the request had reached.
         """
-        if not self._claim_end():
-            return
-        self.cancelled = True
-        stage = self._withdraw()
+        with self._lock:
+            if self._over:
+                return
+            self._over = self.cancelled = True
+            wait, self._waits_for = self._waits_for, None
+        stage = self.stage if wait is None else wait.withdraw()
         if by_caller:
             self.count_cancelled(stage)
         self.future.cancel()
@@ -105,11 +146,11 @@ class Handle(Generic[T]):
 
     def count_cancelled(self, stage: str) -> None:
         """Count a client that disconnected at a stage."""
-        if self._admitted:
-            self._model.metrics.cancelled[stage].inc()
+        if self.budget is not None:
+            self.model.metrics.cancelled[stage].inc()
 
     def close(self, error: BaseException | None = None, keep_answer_bytes: int = 0) -> int:
-        """Release the request's resources. Called once its answer is sent, or cannot be sent.
+        """Release what the request holds. Called once its answer is sent, or cannot be sent.
 
         Args:
             error: counted as the reason why there is no answer.
@@ -118,187 +159,129 @@ class Handle(Generic[T]):
         Returns:
             The number of bytes that are kept.
         """
-        if not self._admitted:
-            return 0
-        if self._late is not None:
-            self._late.cancel()
-        if isinstance(error, Exception):
-            self._model.metrics.rejected[reason_of(error)].inc()
         with self._lock:
-            # A tokenizer thread still uses counted resources; it closes the request when done.
-            if self._tokenizer_threads and self.cancelled:
+            if self._running and self.cancelled:  # that thread uses what is counted; it closes
                 return 0
-        return self._budget.close(error, keep_answer_bytes)
+            steps, self._steps = self._steps, None
+        if steps is not None:
+            steps.close()
+        if self.window is not None:
+            self._leave_window()
+        if self.budget is None:
+            return 0
+        if isinstance(error, Exception):
+            self.model.metrics.rejected[reason_of(error)].inc()
+        return self.budget.close(error, keep_answer_bytes)
 
     def release(self, answer_bytes: int) -> None:
         """Give back bytes that `close` kept."""
-        self._budget.release(answer_bytes)
+        assert self.budget is not None
+        self.budget.release(answer_bytes)
 
     @property
     def answer_bytes(self) -> int:
         """Bytes of the answer that are held."""
-        return self._budget.answer_bytes
+        return 0 if self.budget is None else self.budget.answer_bytes
 
-    def start(self, when_gone: WhenGone | None = None) -> Self:
-        """Run the steps that need no wait; `result` raises their errors.
+    # For the steps and their waits.
 
-        Args:
-            when_gone: called with `cancel` before any step, because this thread may compute for
-                long.
-        """
-        if when_gone is not None:
-            when_gone(self.cancel)
-        self._run(self._admit)
-        return self
-
-    # The methods below implement the steps.
-
-    def _admit(self) -> None:
-        """Find the model, and take the bytes of the request."""
-        request = self.request
-        bucket = self._shared.bucket_of(request.client)
-        self._model = model = self._shared.models.bind(request.model)
-        self._budget = RequestBudget(
-            model.admission, model.estimate, request.priority, bucket, model.release
-        )
+    def admit(self, model: ServedModel, budget: RequestBudget) -> None:
+        """Bind the request to its model. Raises CancelledError: the client has disconnected."""
         with self._lock:
-            self._admitted = not self._over
-        if not self._admitted:  # the client disconnected before the first step
-            self._budget.close()
+            over = self._over
+            if not over:
+                self.model, self.budget = model, budget
+        if over:
+            budget.close()
             raise CancelledError
-        self._budget.take_request(request.held_bytes)
 
-    def _begin_tokenizing(self, job: TokenizationJob) -> None:
-        """Charge for tokenising. Then: `_tokenize`.
-
-        It runs on this thread if the inputs are short: another thread costs 100 µs or more.
-        """
-        self._job = job
-        # Charged before it keeps a thread busy.
-        self._budget.charge_tokenizing(job.size / CHARACTERS_PER_TOKENIZED)
-        if self._trace is not None:
-            self._trace.stage("tokenize")
-        if job.size <= SHORT_CHARACTERS:
-            self._tokenize()
-        else:
-            self._tokenize_later(self.request.priority)
-
-    def _tokenize_later(self, priority: Priority) -> None:
-        """Run `_tokenize` on a thread of the tokenizer."""
-        self._tokenizing_as = priority
-        self._shared.tokenizers.submit(self._tokenize_on_thread, priority)
-
-    def _tokenize(self) -> None:
-        """Tokenise the inputs. Then: the subclass's next step."""
-        raise NotImplementedError
-
-    def _tokenize_on_thread(self) -> None:
-        with self._lock:
-            if self._over:
-                return
-            self._tokenizer_threads += 1
-        self._run(self._tokenize)
-        with self._lock:
-            self._tokenizer_threads -= 1
-        if self.cancelled:
-            self.close()
-
-    def _withdraw(self) -> str:
-        """Withdraw the request from the step that it waits in, and return the stage."""
-        self._shared.tokenizers.withdraw(self._tokenize_on_thread, self._tokenizing_as)
-        return "tokenize"
-
-    def _run(self, step: Callable[[], None]) -> None:
-        """Run steps on this thread. Their error becomes the request's."""
-        try:
-            step()
-        except CancelledError:
-            self.cancel(by_caller=False)
-            self.close()
-        except Exception as error:
-            self._fail(error)
-
-    def _take_room(
-        self,
-        then: Callable[[], None],
-        answer_bytes: int,
-        tokens: int = 0,
-        *,
-        begun: bool = False,
-        smaller: Smaller | None = None,
-    ) -> None:
-        """Take answer bytes and queue tokens. Then: `then`.
-
-        A request that waits, or that has begun, takes both once there is room. It goes on from
-        there on the timers' thread.
+    def resume(self, outcome: Any = None) -> None:
+        """Go on after a wait, on this thread.
 
         Args:
-            then: the next step.
-            answer_bytes: bytes of the answer; the model's admission limits their sum.
-            tokens: tokens to be queued.
-            begun: whether it is the next part of a request that has begun.
-            smaller: see `Admission.take_output`.
+            outcome: what the request has waited for, or the error.
         """
-        request, budget, timers = self.request, self._budget, self._model.scheduler.timers
-        # Only its data can make an answer too large forever, not the bytes besides the data.
-        answer_bytes = min(answer_bytes, largest_output(self._model.admission.outputs.limit))
-        if not (request.waits or begun):
-            budget.take_answer(answer_bytes, smaller)
-            if tokens:
-                budget.take_tokens(tokens, request.deadline)
-            then()
-            return
-        go_on = functools.partial(self._run, functools.partial(self._go_on, then))
-        if budget.await_room(
-            tokens,
-            answer_bytes,
-            lambda: timers.call_at(0.0, go_on),  # this thread holds the queue's lock
-            begun=begun,
-            smaller=smaller,
-        ):
-            then()
-            return
-        if self._trace is not None:
-            self._trace.stage("queue")
-        if request.deadline < math.inf:
-            late = functools.partial(self._run, budget.stop_waiting)
-            self._late = timers.call_at(request.deadline, late)
+        self.may_compute = False
+        self._advance(outcome)
 
-    def _go_on(self, then: Callable[[], None]) -> None:
-        if self._late is not None:
-            self._late.cancel()
-        then()
-
-    def _time_left(self) -> float:
-        """Return the seconds that the queue may take; infinity if the request waits for room."""
-        request = self.request
-        return math.inf if request.waits else request.deadline - time.monotonic()
-
-    def _finish(self, answer: T) -> None:
-        if self._trace is not None:
-            self._trace.stage("reply")
-        if not self._claim_end():
-            return
-        try:
-            self._count(answer)
-        finally:
-            self.future.set_result(answer)
-
-    def _count(self, answer: T) -> None:
-        """Count an answer that the caller still waits for."""
-
-    def _fail(self, error: Exception) -> None:
-        if not self._claim_end():
-            return
-        if isinstance(error, HeadlightError):
-            error = error.with_traceback(None)  # its frames hold the request's data
-        try:
-            self.close(error)
-        finally:
-            self.future.set_exception(error)
-
-    def _claim_end(self) -> bool:
-        """Claim the right to end the request; return True for the first caller only."""
+    def enter_window(self, size: int) -> None:
+        """Hold so many bytes of the window until the request is closed."""
         with self._lock:
+            self._window_bytes = size
+
+    def shrink_window(self, size: int) -> None:
+        """Give back a part of what `enter_window` holds."""
+        self._leave_window(size)
+
+    def _leave_window(self, size: int | None = None) -> None:
+        """Give back bytes of the window; None: all."""
+        with self._lock:
+            held = self._window_bytes
+            left = -1 if size is None else held - size
+            if held >= 0:
+                self._window_bytes = left
+        if self.window is not None and held >= 0:
+            self.window.leave(held, max(0, left))
+
+    def _advance(self, outcome: Any) -> None:
+        """Run steps on this thread up to the next wait, or the end."""
+        while self._take_turn():
+            try:
+                wait = self._next(outcome)
+            except StopIteration as end:
+                self._end(end.value, None)
+                return
+            except CancelledError:
+                self._running = False
+                self.cancel(by_caller=False)
+                self.close()
+                return
+            except Exception as error:
+                self._end(None, error)
+                return
+            outcome = None
+            with self._lock:
+                self._running = False
+                if not self._over:
+                    self._waits_for = wait
+            try:
+                if self._over or not wait.begin():
+                    break
+            except Exception as error:  # CancelledError, too
+                outcome = error
+        if self._over:  # it was cancelled while a step ran
+            self.close()
+
+    def _take_turn(self) -> bool:
+        """Return whether the steps go on: nobody has cancelled them."""
+        with self._lock:
+            self._waits_for = None
+            self._running = not self._over
+            return self._running
+
+    def _next(self, outcome: Any) -> Wait:
+        """Run the next step, and return what it waits for."""
+        steps = self._steps
+        assert steps is not None
+        try:
+            return steps.throw(outcome) if isinstance(outcome, Exception) else steps.send(outcome)
+        finally:
+            del outcome  # an error would hold this frame, which holds it
+
+    def _end(self, answer: Any, error: Exception | None) -> None:
+        """End the request with its answer or its error, unless it was cancelled meanwhile."""
+        with self._lock:
+            self._running = False
             over, self._over = self._over, True
-        return not over
+            self._steps = None
+        if over:
+            self.close()
+        elif error is None:
+            self.future.set_result(answer)
+        else:
+            if isinstance(error, HeadlightError):
+                error = error.with_traceback(None)  # its frames hold the request's data
+            try:
+                self.close(error)
+            finally:
+                self.future.set_exception(error)

@@ -1,78 +1,118 @@
-"""Slices of a request for vectors: its inputs in parts that are read and queued one by one.
+"""Slices of a request: its inputs in parts that are tokenised and queued one by one.
 
 A slice has at most as many tokens as one request may have in the queue. Most requests are one
-slice. The inputs of the next slice are tokenised once the results of the last one are there, so a
-request of any number of tokens holds those of one slice.
+slice. Only vectors are computed in several; the inputs of the next slice are tokenised once the
+results of the last one are there, so a request of any number of tokens holds those of one slice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 
 import numpy as np
 
-from headlight.runtime.encode_items import ItemResult
-from headlight.runtime.values import Tokenized
-from headlight_service.core.scheduler.pending_requests import Computed
+from headlight.runtime.encode_items import EncodeItem, Selection
+from headlight.runtime.values import Floats, Tokenized
+from headlight_service.core.models import ServedModel
+from headlight_service.core.tokenization import TokenizationJob, items_of, tokenized
 
 
 class Slices:
-    """The slices of one request. One thread at a time uses it.
+    """Iterator over the items of each slice. One thread at a time uses it.
 
     Attributes:
-        tokens: tokens of all inputs read so far.
-        inputs: inputs of the computed slices: their lengths, with zeros for ids.
-        results: their results.
-        queue_ns, infer_ns: times of the computed slices together.
+        inputs: inputs of the slices so far. Of all but the last, only the lengths are kept, with
+            zeros for ids.
+        tokens: tokens that were read so far.
     """
 
-    def __init__(self, source: Iterator[Tokenized], most_tokens: int) -> None:
+    def __init__(
+        self,
+        job: TokenizationJob,
+        model: ServedModel,
+        selection: Selection,
+        head_masks: Sequence[Floats | None] | None,
+        *,
+        cancelled: Callable[[], bool],
+        charge: Callable[[float], None],
+    ) -> None:
         """Start before the first.
 
         Args:
-            source: yields the tokenised inputs, each when it is asked for.
-            most_tokens: of a slice; a single input may have more.
+            job: what to tokenise.
+            model: the model.
+            selection: the requested outputs.
+            head_masks: of each input.
+            cancelled: returns whether to stop.
+            charge: called with `tokens` after each slice, also of one that is refused.
         """
-        self._source: Iterator[Tokenized] | None = source
-        self._most = most_tokens
-        self._next: Tokenized | None = None
-        self.tokens = 0
+        self._job, self._model, self._selection, self._masks = job, model, selection, head_masks
+        self._source: Iterator[Tokenized] = tokenized(job, model.runtime, cancelled)
+        self._most = job.max_tokens if job.sliced else sys.maxsize
+        self._charge, self._cancelled = charge, cancelled
+        self._ahead: Tokenized | None = None  # read, and the first of the next slice
+        self._last = 0  # inputs of all slices but the last
         self.inputs = list[Tokenized]()
-        self.results = list[ItemResult]()
-        self.queue_ns = self.infer_ns = 0
+        self.tokens = 0
 
     @property
     def more(self) -> bool:
-        """Whether inputs are left after the slice that was read last."""
-        return self._next is not None
+        """Whether inputs are left after the last slice."""
+        return self._ahead is not None
 
-    def read(self) -> list[Tokenized]:
-        """Tokenise and return the next slice. Raises InvalidInput, naming the input."""
-        source, taken, tokens = self._source, list[Tokenized](), 0
-        if source is None:  # the request has ended
-            return taken
-        one = self._next or self._one(source)
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one slice."""
+        return self._last > 0 or self.more
+
+    def __iter__(self) -> Iterator[list[EncodeItem]]:
+        return self
+
+    def __next__(self) -> list[EncodeItem]:
+        """Tokenise the next slice. Raises InvalidInput, naming the input."""
+        if self._last < len(self.inputs) and not self.more:
+            raise StopIteration
+        done, self._last = self._last, len(self.inputs)
+        self.inputs[done:] = _lengths(self.inputs[done:])
+        try:
+            self.inputs += self._read()
+        finally:
+            self._charge(self.tokens)
+        if self._cancelled():
+            raise CancelledError
+        part, job = slice(self._last, len(self.inputs)), self._job
+        inputs = self.inputs[part]
+        self._model.density.learn(job.inputs[part], job.sizes[part], inputs)
+        masks = self._masks and self._masks[part]
+        pooling = self._model.runtime.bundle.manifest.pooling
+        return items_of(inputs, self._selection, pooling, masks)
+
+    def estimated_tokens(self) -> int:
+        """Return about how many tokens all slices have."""
+        job, model, done = self._job, self._model, len(self.inputs)
+        read = sum([len(each.ids) for each in self.inputs])
+        return read + model.density.tokens(job.inputs[done:], job.sizes[done:], model.max_length)
+
+    def _read(self) -> list[Tokenized]:
+        taken, tokens = list[Tokenized](), 0
+        one = self._ahead or self._one()
         while one is not None and (not taken or tokens + len(one.ids) <= self._most):
             taken.append(one)
             tokens += len(one.ids)
-            one = self._one(source)
-        self._next = one
+            one = self._one()
+        self._ahead = one
         return taken
 
-    def _one(self, source: Iterator[Tokenized]) -> Tokenized | None:
-        one = next(source, None)
+    def _one(self) -> Tokenized | None:
+        one = next(self._source, None)
         if one is not None:
             self.tokens += len(one.ids)
         return one
 
-    def add(self, inputs: list[Tokenized], computed: Computed) -> None:
-        """Add the results of a slice, of whose inputs only the lengths are kept."""
-        zeros = np.zeros(max(len(each.ids) for each in inputs), np.int64)
-        self.inputs += [each._replace(ids=zeros[: len(each.ids)], segments=None) for each in inputs]
-        self.results += computed.results
-        self.queue_ns += computed.queue_ns
-        self.infer_ns += computed.infer_ns
 
-    def stop(self) -> None:
-        """Let go of the inputs that are not read: their source refers to the request."""
-        self._source = self._next = None
+def _lengths(inputs: Sequence[Tokenized]) -> list[Tokenized]:
+    """Return inputs without their ids: zeros, which all share."""
+    zeros = np.zeros(max([len(each.ids) for each in inputs], default=0), np.int64)
+    return [each._replace(ids=zeros[: len(each.ids)], segments=None) for each in inputs]

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import time
 from typing import Any
 
 from headlight_service.core.handle import Handle
 
 
 async def done(handle: Handle[Any]) -> None:
-    """Wait for the answer or the error; after that, `handle.result()` does not wait."""
+    """Wait for the answer or the error, and end the request at its deadline if it still waits.
+
+    After that, `handle.result()` does not wait.
+    """
     loop, answered = asyncio.get_running_loop(), asyncio.Event()
     handle.future.add_done_callback(lambda _: wake(loop, answered))
-    await answered.wait()
+    deadline = handle.request.deadline
+    if deadline == math.inf:
+        await answered.wait()
+        return
+    late = loop.call_later(deadline - time.monotonic(), handle.expire)
+    try:
+        await answered.wait()
+    finally:
+        late.cancel()
 
 
 def wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

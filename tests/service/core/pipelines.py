@@ -16,7 +16,6 @@ from headlight.runtime import Runtime
 from headlight.runtime.engine.batches import BATCH_TOKENS
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.tokenization.tokenizer import SHORT_CHARACTERS
-from headlight.runtime.values import Ids
 from headlight_service.app.assembly import assemble
 from headlight_service.app.executor import Executor
 from headlight_service.config.options import Config
@@ -40,11 +39,11 @@ class Form:
     """Answer form with a fixed number of bytes beside the data."""
 
     def __init__(self, error: Exception | None = None) -> None:
-        self.asked: list[tuple[ModelRef, Prepared, Ids | None]] = []
+        self.asked: list[tuple[ModelRef, Prepared, Any]] = []
         self._error = error
 
-    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
-        self.asked.append((ref, prepared, hidden))
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, details: Any = None) -> int:
+        self.asked.append((ref, prepared, details))
         if self._error is not None:
             raise self._error
         return OVERHEAD
@@ -140,6 +139,12 @@ class Core:
         """Wait until the tokenizer's thread has skipped all work that waited for it."""
         done = threading.Event()
         self.tokenizers.submit(done.set, "bulk")
+        assert done.wait(30)
+
+    def resumed(self) -> None:
+        """Wait until all requests that got room have gone on."""
+        done = threading.Event()
+        self.pipeline._resuming.put(done.set)
         assert done.wait(30)
 
     def computed(self) -> None:

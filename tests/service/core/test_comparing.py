@@ -17,7 +17,6 @@ from headlight.runtime.comparison.comparison_plan import ComparisonPlan, compari
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.admission.estimates import WaitEstimate
-from headlight_service.core.evidence.comparing import Comparing
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.core.requests.request import ComparisonRequest, OutputSpec
 from headlight_service.frontends.contract.comparison_forms import CompareForm
@@ -147,7 +146,7 @@ async def test_too_many_token_vectors_are_refused_by_name(serve: Serve) -> None:
         max_output_bytes=1 << 20, max_unary_response_bytes=1 << 19, **ROOMY
     ) as service:
         wanted = ComparisonRequest(["word " * 1500] * 60, outputs, spec=spec)
-        handle = Comparing(service.pipeline, wanted, Small()).start()
+        handle = service.pipeline.submit(wanted, Small())
         with pytest.raises(
             InvalidInput,
             match=r"^passages: their vectors and the answer would take \d+ bytes, over",
@@ -165,7 +164,7 @@ async def test_a_stream_holds_the_vectors_until_they_are_compared_and_then_the_a
     async with serve() as service:
         service.engine.gate.clear()
         wanted = ComparisonRequest(["word", "word " * 500], outputs, spec=spec)
-        handle = Comparing(service.pipeline, wanted, Small(), window=window).start()
+        handle = service.pipeline.submit(wanted, Small(), window=window)
         await service.started()
         rows = 4 * DIM * (1 + 500 + 2)
         assert window._held == handle.answer_bytes == rows + 4 * 500 + 7

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headlight_service.core.admission.answer_window import AnswerWindow
+from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED
 from headlight_service.core.handle import Handle
 from headlight_service.core.requests.answer import Answer
 from tests.service.core.pipelines import (
@@ -151,8 +152,10 @@ def test_a_cancelled_request_is_released(name: str) -> None:
         assert held() is None
 
 
-@pytest.mark.parametrize("stage", ["prepared", "queue"])
-def test_cancelling_between_two_steps_of_a_thread_holds_nothing(stage: str) -> None:
+@pytest.mark.parametrize(
+    ("stage", "paid"), [("prepared", 1 / TOKENIZED_PER_COMPUTED), ("queue", 1)]
+)
+def test_cancelling_between_two_steps_of_a_thread_holds_nothing(stage: str, paid: float) -> None:
     quotas = quotas_of(10**6)
     with core(quotas=quotas) as made:
         trace, window, handles = Trace(), AnswerWindow(10**6, 0), list[Handle[Answer]]()
@@ -169,7 +172,7 @@ def test_cancelling_between_two_steps_of_a_thread_holds_nothing(stage: str) -> N
         assert handles[0].future.cancelled()
         assert made.held == (0, 0, 0)
         assert window.enter(10**6, lambda: pytest.fail("the window was left"))
-        assert quotas.of("c").level == 10**6 - len(LONG.split()), "what was paid stays paid"
+        assert quotas.of("c").level == 10**6 - paid * len(LONG.split()), "what was paid stays paid"
         assert made.engine.batches == []
         assert sum(cancelled(made).values()) == 1
 

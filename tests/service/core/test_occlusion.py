@@ -23,7 +23,6 @@ from headlight.runtime.values import Floats
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.estimates import WaitEstimate
 from headlight_service.core.admission.shed_error import Shed, Shortage
-from headlight_service.core.evidence.occlusion import Occluding
 from headlight_service.core.requests.request import OcclusionRequest
 from headlight_service.frontends.contract.answer_forms import OccludedForm
 from headlight_service.frontends.contract.request_decoding import OCCLUSION, decode_occlude
@@ -198,7 +197,7 @@ async def test_a_waiting_occlusion_ends_at_its_deadline(serve: Serve) -> None:
         admission = admission_of(service)
         service.engine.gate.clear()
         wanted = OcclusionRequest(["a b c d e"], OCCLUSION, deadline=time.monotonic() + 1)
-        handle = Occluding(service.pipeline, wanted, OccludedForm()).start()
+        handle = service.pipeline.submit(wanted, OccludedForm())
         await service.started()
         others = admission.tokens.free
         admission.tokens.take(others)

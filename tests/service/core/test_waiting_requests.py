@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import pytest
 
 from headlight_service.core.admission.shed_error import Shed, Shortage
-from headlight_service.core.evidence.occlusion import Occluding
 from headlight_service.core.requests.request import OcclusionRequest, Request
 from headlight_service.frontends.contract.request_decoding import OCCLUSION
 from tests.service.core.pipelines import (
@@ -116,7 +115,7 @@ def test_a_waiting_occlusion_is_not_refused_for_the_estimated_wait() -> None:
         soon = time.monotonic() + 60
         for waits in (False, True):
             wanted = OcclusionRequest(["a bb"], OCCLUSION, waits=waits, deadline=soon)
-            handle = Occluding(made.pipeline, wanted, Form()).start()
+            handle = made.pipeline.submit(wanted, Form())
             if not waits:
                 assert refused(handle, Shed).shortage is Shortage.DEADLINE
         assert not handle.future.done()

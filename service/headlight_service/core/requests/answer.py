@@ -42,7 +42,7 @@ class Prepared:
     """
 
     inputs: list[Tokenized]
-    items: list[EncodeItem]
+    items: Sequence[EncodeItem]
     selection: Selection
     architecture: Architecture
     with_info: bool
@@ -141,12 +141,15 @@ class Answer:
     """The answer to a request.
 
     Attributes:
-        results: result of each item; empty for a dry run.
+        results: result of each item; empty for a dry run, and for an answer of `numbers`.
+        numbers: of an occlusion `OcclusionNumbers`, of a comparison a list of `PassageNumbers`;
+            None: of a dry run, and of outputs.
     """
 
     prepared: Prepared
     results: list[ItemResult]
     timings: Timings
+    numbers: Any = None
 
     def arrays(self, name: str) -> Mapping[str, Sequence[NDArray[Any]]]:
         """Return the numbers of one output, for each input, by tensor; none of a dry run."""

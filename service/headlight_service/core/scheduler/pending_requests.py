@@ -14,7 +14,6 @@ from headlight_service.core.scheduler.lanes import Entry, LaneKey
 
 if TYPE_CHECKING:
     from headlight_service.core.admission.request_budget import RequestBudget
-    from headlight_service.core.timers import Timer
     from headlight_service.telemetry.request_trace import RequestTrace
 
 
@@ -35,7 +34,6 @@ class PendingRequest:
         missing: number of items without a result.
         over: whether the request's end is claimed.
         entries: its items in the queue.
-        timer: timer that ends it at its deadline.
     """
 
     __slots__ = (
@@ -54,7 +52,6 @@ class PendingRequest:
         "over",
         "priority",
         "results",
-        "timer",
         "trace",
     )
 
@@ -90,7 +87,6 @@ class PendingRequest:
         self.arrived = 0.0
         self.entries: list[Entry[Member]] = []
         self.results: list[ItemResult | None] = [None] * len(items)
-        self.timer: Timer | None = None
         self.over = False
         self.budget = budget
         self._then = then

@@ -21,7 +21,6 @@ from headlight_service.core.scheduler.engine_health import EngineFunctions, Engi
 from headlight_service.core.scheduler.lanes import Batch, BatchLimit, LaneKey
 from headlight_service.core.scheduler.pending_requests import Member, Members, PendingRequest, tell
 from headlight_service.core.scheduler.running_batch import RunningBatch, begin, compute
-from headlight_service.core.timers import Timers
 from headlight_service.core.worker_threads import COMPUTING, COMPUTING_BULK, WorkerThreads
 from headlight_service.telemetry.json_logs import describe
 
@@ -50,7 +49,6 @@ class Scheduler:
     Attributes:
         lock: guards the queue, and all that is decided together with it. It is reentrant.
         heartbeat: beats when a batch begins or ends.
-        timers: timers for deadlines, and for work that is retried later.
     """
 
     def __init__(
@@ -82,7 +80,6 @@ class Scheduler:
         }
         self._on_lost = on_lost
         self._clock = clock
-        self.timers = Timers()
         self._pending: set[PendingRequest] = set()
         self._called = False  # a thread was woken for interactive, and has taken nothing yet
         self._closed = False
@@ -147,9 +144,8 @@ class Scheduler:
             self._enqueue(pending)
             if not here:
                 self._call_threads()
-                self._expire_in_time(pending)
         if here:
-            self._work(functools.partial(self._pull, pending))
+            self._work(self._pull)
 
     def withdraw(self, pending: PendingRequest) -> bool:
         """Drop a request, and return whether some of it still waited. Running batches go on."""
@@ -158,6 +154,15 @@ class Scheduler:
             if pending.claim_end(None) and pending in self._pending:
                 self._settle([pending])
             return waited
+
+    def expire(self, pending: PendingRequest) -> None:
+        """End a request whose deadline has passed, unless an engine has all its items."""
+        with self.lock:
+            expired = pending.waits and pending.claim_end(DeadlineExceeded(Reason.EXPIRED))
+            if expired:
+                self._settle([pending])
+        if expired:
+            pending.tell()
 
     def close(self) -> None:
         """Fail all waiting requests, and let the threads end."""
@@ -172,7 +177,6 @@ class Scheduler:
         tell(over)
         for threads in self._threads.values():
             threads.close()
-        self.timers.close()
 
     def _enqueue(self, pending: PendingRequest) -> None:
         now = self._clock()
@@ -208,14 +212,12 @@ class Scheduler:
             time.sleep(GATHER_SECONDS)
         return self._pull()
 
-    def _pull(self, own: PendingRequest | None = None) -> Begin:
-        """Take the next interactive batch for this thread; `own`: the request that it submitted."""
+    def _pull(self) -> Begin:
+        """Take the next interactive batch for this thread."""
         with self.lock:
             self._called = False
             begun = self._begin("interactive")
             self._call_threads()
-            if own is not None:
-                self._expire_in_time(own)
             return begun
 
     def _work(self, begun: Begin | Callable[[], Begin]) -> None:
@@ -332,30 +334,12 @@ class Scheduler:
             self.close()
             self._on_lost(self._health.lost)
 
-    def _expire_in_time(self, pending: PendingRequest) -> None:
-        """Let a timer end a waiting request. The next batch may come too late for that."""
-        if pending.deadline < math.inf and pending.waits:
-            left = pending.deadline - self._clock()
-            expire = functools.partial(self._expire, pending)
-            pending.timer = self.timers.call_at(time.monotonic() + left, expire)
-
-    def _expire(self, pending: PendingRequest) -> None:
-        """End a request whose deadline has passed, unless an engine has all its items."""
-        with self.lock:
-            expired = pending.waits and pending.claim_end(DeadlineExceeded(Reason.EXPIRED))
-            if expired:
-                self._settle([pending])
-        if expired:
-            pending.tell()
-
     def _settle(self, over: Sequence[PendingRequest]) -> None:
         """Remove ended requests from the queue."""
         for pending in over:
             for entry in pending.entries:
                 self._queue.discard(entry)
             pending.entries = []  # breaks the cycle: they refer back to it
-            if pending.timer is not None:
-                pending.timer.cancel()
             self._pending.discard(pending)
             self._add_work(pending.lane.model, -1)
             self.heartbeat.work -= 1

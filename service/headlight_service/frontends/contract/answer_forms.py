@@ -17,9 +17,9 @@ from headlight.interface.attention_grid import grid
 from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef, TokenList
+from headlight.runtime.plans.occlude import OcclusionNumbers
 from headlight.runtime.values import Ids
 from headlight_service.core.admission.admission_control import SMALL_ANSWER_BYTES
-from headlight_service.core.evidence.occlusion import Occluded
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.contract.answer_encoding import (
     FLOAT,
@@ -51,7 +51,7 @@ class UnaryForm:
         """Store the limits of an answer; the answer to a dry run is its header, without data."""
         self._limits, self._dry_run = limits, dry_run
 
-    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, details: object = None) -> int:
         """Make the header, and return its size. Raises InvalidInput: the answer is too large."""
         self.header = header(ref, prepared)
         info, most = self.header.ByteSize(), self._limits.max_unary_response_bytes
@@ -71,7 +71,7 @@ class UnaryForm:
 class StreamForm(UnaryForm):
     """One answer in several messages of a stream."""
 
-    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, details: object = None) -> int:
         """Make the header, and return its size. Raises InvalidInput: the answer is too large."""
         self.header = header(ref, prepared)
         info, most = self.header.ByteSize(), self._limits.max_stream_output_bytes
@@ -160,9 +160,8 @@ class OccludedForm:
         """Prepare the form of one answer, with a fall if there is a target."""
         self._target = target
 
-    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids) -> int:
         """Make the answer without its numbers, and return its size. It has no other data."""
-        assert hidden is not None
         # Zeros of the final size.
         moved = pb.Tensor(dtype=FLOAT, shape=[len(hidden)], data=bytes(4 * len(hidden)))
         item = item_of(prepared.inputs[0])
@@ -178,11 +177,11 @@ class OccludedForm:
 
     def encode(self, answer: Answer) -> bytes:
         """Return the message of an answer."""
-        assert isinstance(answer, Occluded)
-        self._response.moved.data = answer.moved.astype("<f4").tobytes()
-        if answer.fall is not None:
-            self._response.fall.data = answer.fall.astype("<f4").tobytes()
-            self._response.similarity = answer.similarity
+        numbers: OcclusionNumbers = answer.numbers
+        self._response.moved.data = raw(numbers.moved).tobytes()
+        if numbers.fall is not None:
+            self._response.fall.data = raw(numbers.fall).tobytes()
+            self._response.similarity = numbers.similarity
         return self._response.SerializeToString()
 
 

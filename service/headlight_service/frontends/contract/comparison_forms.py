@@ -9,6 +9,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from headlight.comparison import CompareSpec
 from headlight.errors import InvalidInput, Reason
 from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
@@ -16,7 +17,6 @@ from headlight.results import ModelRef
 from headlight.runtime.comparison.comparison_plan import ComparisonPlan, returned
 from headlight.runtime.comparison.evidence_units import EvidenceUnits
 from headlight.runtime.comparison.passage_comparison import EvidenceNumbers, PassageNumbers
-from headlight_service.core.evidence.comparing import Compared
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.contract.answer_encoding import (
     FLOAT,
@@ -51,6 +51,7 @@ class CompareForm:
     """One answer in one message. `overhead_bytes` makes what is known before it is computed."""
 
     _response: pb.CompareResponse
+    _spec: CompareSpec
 
     def __init__(self, limit_bytes: int, *, dry_run: bool = False) -> None:
         """Prepare the form of one answer of at most so many bytes; a dry run has no numbers."""
@@ -58,7 +59,7 @@ class CompareForm:
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> int:
         """Return the most bytes that the answer can have. Raises InvalidInput: it is too large."""
-        self._response = _known(ref, prepared, plan)
+        self._response, self._spec = _known(ref, prepared, plan), plan.spec
         size = self._response.ByteSize() + FRAMING_BYTES
         if not self._dry_run:
             size += plan.data_bytes + _index_bytes(plan)
@@ -70,7 +71,7 @@ class CompareForm:
         """Return the message of an answer; call it once. It needs what is known, and drops it."""
         response = self._response
         del self._response
-        _fill(response, answer)
+        _fill(response, answer, self._spec)
         return response
 
     def encode(self, answer: Answer) -> bytes:
@@ -86,6 +87,7 @@ class JsonCompareForm:
     """
 
     _response: pb.CompareResponse
+    _spec: CompareSpec
 
     def __init__(
         self, encoding: NumberEncoding, limit_bytes: int, *, dry_run: bool = False
@@ -96,7 +98,7 @@ class JsonCompareForm:
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> int:
         """Return the most bytes that the answer can have. Raises InvalidInput: it is too large."""
-        self._response = _known(ref, prepared, plan)
+        self._response, self._spec = _known(ref, prepared, plan), plan.spec
         size = len(orjson.dumps(json_value(self._response))) + JSON_FRAMING_BYTES
         if not self._dry_run:
             size += _json_bytes(plan, self._encoding)
@@ -109,7 +111,7 @@ class JsonCompareForm:
         """Return the answer as JSON; call it once."""
         response, encoding = self._response, self._encoding
         del self._response
-        numbers = _fill(response, answer, with_data=False)
+        numbers = _fill(response, answer, self._spec, with_data=False)
         told = json_value(response)
         for passage, found in zip(told["passages"], numbers, strict=False):
             for evidence, own in zip(passage["evidence"], found.evidence, strict=True):
@@ -143,28 +145,29 @@ def _known(ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> pb.Compar
 
 
 def _fill(
-    response: pb.CompareResponse, answer: Answer, *, with_data: bool = True
+    response: pb.CompareResponse, answer: Answer, spec: CompareSpec, *, with_data: bool = True
 ) -> Sequence[PassageNumbers]:
     """Put timings and numbers into an answer; return the numbers. A dry run has none."""
     set_timings(response, answer.timings)
-    if not isinstance(answer, Compared):
+    passages: Sequence[PassageNumbers] | None = answer.numbers
+    if passages is None:
         return ()
     known = list(response.passages)
     del response.passages[:]
-    for numbers in answer.passages:
+    for numbers in passages:
         passage = known[numbers.index]
         passage.score = numbers.score
         if numbers.max_sim_mean is not None:
             passage.max_sim_mean = numbers.max_sim_mean
-        for spec, found in zip(answer.spec.evidence, numbers.evidence, strict=True):
+        for each, found in zip(spec.evidence, numbers.evidence, strict=True):
             passage.evidence.append(
-                _evidence(numbers_of("EvidenceMethod")[spec.method], found, with_data=with_data)
+                _evidence(numbers_of("EvidenceMethod")[each.method], found, with_data=with_data)
             )
-        if numbers.matrix is not None and answer.spec.matrix is not None:
-            dtype = numbers_of("DataType")[answer.spec.matrix]
+        if numbers.matrix is not None and spec.matrix is not None:
+            dtype = numbers_of("DataType")[spec.matrix]
             passage.matrix.CopyFrom(_tensor(numbers.matrix, with_data, dtype))
-    response.passages.extend([known[numbers.index] for numbers in answer.passages])
-    return answer.passages
+    response.passages.extend([known[numbers.index] for numbers in passages])
+    return passages
 
 
 def _evidence(method: pb.EvidenceMethod, found: EvidenceNumbers, *, with_data: bool) -> pb.Evidence:

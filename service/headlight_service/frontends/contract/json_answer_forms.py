@@ -16,8 +16,8 @@ from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.outputs.output import Output
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
+from headlight.runtime.plans.occlude import OcclusionNumbers
 from headlight.runtime.values import Ids
-from headlight_service.core.evidence.occlusion import Occluded
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.contract.answer_encoding import (
     FLOAT,
@@ -70,7 +70,7 @@ class JsonEncodeForm:
         """
         self._encoding, self._limit_bytes, self._dry_run = encoding, limit_bytes, dry_run
 
-    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, details: object = None) -> int:
         """Return how much larger the answer can be, as JSON, than its data.
 
         Raises:
@@ -129,9 +129,8 @@ class JsonOccludeForm:
         """Prepare the form of one answer, with a fall if there is a target."""
         self._encoding, self._target = encoding, target
 
-    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids) -> int:
         """Make the answer without its numbers, and return its size. It has no other data."""
-        assert hidden is not None
         self._response = pb.OccludeResponse(
             model=model_ref(ref),
             item=item_of(prepared.inputs[0]),
@@ -144,14 +143,14 @@ class JsonOccludeForm:
 
     def encode(self, answer: Answer) -> bytes:
         """Return the answer as JSON."""
-        assert isinstance(answer, Occluded)
-        if answer.fall is not None:
-            self._response.similarity = answer.similarity
-        told = json_value(self._response)
-        put_numbers(told["moved"], self._encoding, [answer.moved], single=True)
-        if answer.fall is not None:
-            put_numbers(told["fall"], self._encoding, [answer.fall], single=True)
-        return orjson.dumps(told)
+        numbers: OcclusionNumbers = answer.numbers
+        if numbers.fall is not None:
+            self._response.similarity = numbers.similarity
+        value = json_value(self._response)
+        put_numbers(value["moved"], self._encoding, [numbers.moved], single=True)
+        if numbers.fall is not None:
+            put_numbers(value["fall"], self._encoding, [numbers.fall], single=True)
+        return orjson.dumps(value)
 
 
 def _slots(told: dict[str, Any], output: Output) -> list[dict[str, Any]]:

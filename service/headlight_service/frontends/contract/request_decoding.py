@@ -23,7 +23,6 @@ from headlight.wire.reading_codec import (
     prompt_choice,
     special_tokens_of,
 )
-from headlight_service.core.evidence.occlusion import NAMES
 from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.request import (
     Input,
@@ -33,6 +32,7 @@ from headlight_service.core.requests.request import (
     Request,
     TokenIds,
 )
+from headlight_service.core.tasks.occlude import NAMES
 
 NO_PROMPT = PromptChoice()
 OCCLUSION = OutputSpec(token_info=True)

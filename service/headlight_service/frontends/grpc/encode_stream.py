@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from headlight.errors import InvalidInput, Reason
 from headlight.pb import headlight_pb2 as pb
-from headlight_service.core.evidence.comparing import Comparing
-from headlight_service.core.handle import Handle
 from headlight_service.core.models import counted
 from headlight_service.core.requests.answer import Answer
-from headlight_service.core.requests.request import ComparisonRequest
 from headlight_service.frontends.contract.answer_forms import StreamForm, frames
 from headlight_service.frontends.contract.comparison_decoding import decode_compare
 from headlight_service.frontends.contract.comparison_forms import (
@@ -22,9 +19,6 @@ from headlight_service.frontends.contract.comparison_forms import (
 from headlight_service.frontends.contract.request_decoding import decode_encode
 from headlight_service.frontends.grpc.calls.request_stream import Decoded, RequestStream
 from headlight_service.frontends.grpc.grpc_status import Refusal
-
-if TYPE_CHECKING:
-    from headlight_service.telemetry.request_trace import RequestTrace
 
 MAX_ID_BYTES = 128
 LAST_FRAMES = ("response", "end", "error", "comparison")  # of an answer
@@ -69,19 +63,6 @@ class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse
         form = CompareForm(STREAM_COMPARISON_BYTES, dry_run=request.compare.dry_run)
         messages = functools.partial(_comparison, request.id)
         return Decoded(core_request, form, messages, encode=form.message)
-
-    def submit(
-        self,
-        decoded: Decoded[pb.EncodeStreamResponse],
-        trace: RequestTrace | None,
-        when_queued: Callable[[], object] | None,
-    ) -> Handle[Any]:
-        request = decoded.request
-        if not isinstance(request, ComparisonRequest):
-            return super().submit(decoded, trace, when_queued)
-        return Comparing(
-            self._pipeline, request, decoded.form, trace, self._window, when_queued=when_queued
-        ).start()
 
     def failed(self, request: pb.EncodeStreamRequest, refused: Refusal) -> pb.EncodeStreamResponse:
         return pb.EncodeStreamResponse(id=request.id, error=refused.frame)

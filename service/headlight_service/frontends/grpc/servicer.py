@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight_service.core.evidence.comparing import Comparing
-from headlight_service.core.evidence.occlusion import Occluding
 from headlight_service.core.models import counted
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.contract.answer_forms import OccludedForm, TokenizeForm, UnaryForm
@@ -70,7 +68,9 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         with counted(model):
             core_request = decode_occlude(request, model, call.deadline, call.client)
         form = OccludedForm(target=core_request.has_target)
-        handle = Occluding(self._pipeline, core_request, form, call.trace).start(call.when_gone)
+        handle = self._pipeline.submit(
+            core_request, form, trace=call.trace, when_gone=call.when_gone
+        )
         return self._replies.reply(call, model, handle, form.encode)
 
     def Compare(self, request: pb.CompareRequest, call: Call) -> bytes:
@@ -78,7 +78,9 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         with counted(model):
             core_request = decode_compare(request, model, call.deadline, call.client)
         form = CompareForm(model.limits.max_unary_response_bytes, dry_run=request.dry_run)
-        handle = Comparing(self._pipeline, core_request, form, call.trace).start(call.when_gone)
+        handle = self._pipeline.submit(
+            core_request, form, trace=call.trace, when_gone=call.when_gone
+        )
         return self._replies.reply(call, model, handle, form.encode)
 
     def GetModel(self, request: pb.GetModelRequest, call: Call) -> pb.GetModelResponse:

@@ -15,11 +15,12 @@ import orjson
 from headlight.errors import DeadlineExceeded, InvalidInput, Phrase, Reason
 from headlight.spec import Priority
 from headlight_service.core.admission.shed_error import Shed, Shortage
+from headlight_service.core.driver import TokensForm
 from headlight_service.core.handle import Handle
-from headlight_service.core.pipeline import AnswerForm, Pipeline
+from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Request
-from headlight_service.core.tokenize_request import TokensForm
+from headlight_service.core.tasks.task import AnswerForm
 from headlight_service.frontends.answer_wait import done
 from headlight_service.frontends.http.http_status import Headers, Refusal
 from headlight_service.frontends.http.json_limits import limits_of, parse
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TIMEOUT_HEADER, PRIORITY_HEADER = "x-request-timeout", "x-headlight-priority"
 LONGEST_TIMEOUT_SECONDS = 86400.0
-LATE_SECONDS = 0.1
 INLINE_BYTES = 16 << 10  # of a body, which the event loop's thread parses in 0.1 ms or less
 INLINE_ANSWER_BYTES = 1 << 18  # of data, which the event loop's thread writes in about 2 ms
 # Bytes of a body that are parsed for the price of computing one token: some 30 µs.
@@ -229,7 +229,7 @@ class Exchange:
         request.client = self.client
 
     async def submit(self, request: Request, form: AnswerForm) -> Answer:
-        """Return the core's answer to a request to encode.
+        """Return the core's answer to a request.
 
         Raises:
             HeadlightError: an error of the pipeline's steps, DeadlineExceeded among them.
@@ -253,13 +253,11 @@ class Exchange:
             if deadline == math.inf:
                 await done(handle)
             else:
-                # The core itself ends a request that waits for room.
-                later = LATE_SECONDS if self.waits else 0.0
-                async with asyncio.timeout(deadline - time.monotonic() + later):
+                async with asyncio.timeout(deadline - time.monotonic()):
                     await done(handle)
             answer = handle.result()  # a failed request has given everything back
         except TimeoutError:
-            handle.cancel()
+            handle.cancel()  # an engine computes it
             handle.close()  # it may have been answered at the same moment
             raise DeadlineExceeded(Reason.EXPIRED_OVER_HTTP) from None
         except CancelledError:

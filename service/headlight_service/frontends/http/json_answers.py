@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from headlight.description import Limits
 from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.results import ModelRef
-from headlight.runtime.values import Ids
 from headlight_service.core.requests.answer import Prepared
 from headlight_service.frontends.contract.json_answer_forms import base64_text, number_text
 
@@ -30,7 +29,7 @@ class JsonForm:
         self._limit_bytes = limits.max_stream_output_bytes
         self._expansion = expansion
 
-    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, details: object = None) -> int:
         """Return the bytes besides the data. Raises InvalidInput: the answer is too large."""
         size = prepared.data_bytes
         if size > self._limit_bytes:

@@ -54,7 +54,7 @@ class TensorForm:
         self._ref: ModelRef
         self._tensors = list[tuple[tuple[int, ...], str]]()
 
-    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, details: object = None) -> int:
         """Return the bytes beyond the data: padding, lengths and names.
 
         Raises:

@@ -14,7 +14,6 @@ from headlight.comparison import CompareSpec, EvidenceMethod, EvidenceSpec, Evid
 from headlight.results import ModelRef
 from headlight.runtime import Runtime
 from headlight.runtime.comparison.comparison_plan import ComparisonPlan, comparison_outputs
-from headlight_service.core.evidence.comparing import Comparing
 from headlight_service.core.requests.answer import Prepared
 from headlight_service.core.requests.request import ComparisonRequest, OutputSpec
 from headlight_service.frontends.contract.comparison_forms import CompareForm, JsonCompareForm
@@ -64,7 +63,7 @@ async def test_no_answer_is_larger_than_reserved(runtime: Runtime, name: str) ->
             outputs = OutputSpec(**comparison_outputs(spec), token_info=spec.details)
             request = ComparisonRequest([*TEXTS], outputs, spec=spec)
             form = Sized(made(name))
-            handle = Comparing(service.pipeline, request, form).start()
+            handle = service.pipeline.submit(request, form)
             answer = await asyncio.to_thread(handle.result)
             found = form.form.encode(answer)
             handle.close()

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from headlight.description import Limits
 from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.results import ModelRef, TokenList
-from headlight.runtime.values import Floats, Ids
+from headlight.runtime.values import Floats
 from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.core.requests.request import Request
@@ -34,7 +34,7 @@ class VectorForm:
     def __init__(self, model: ServedModel, request: Request) -> None:
         self._model, self._request = model, request
 
-    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, details: object = None) -> int:
         """Return the bytes beside the numbers. Raises InvalidInput: the answer is too large."""
         overhead = METADATA_BYTES
         if "tokens" in prepared.selection:

@@ -15,8 +15,6 @@ from google.protobuf.message import Message
 from headlight.pb import headlight_pb2 as pb
 from headlight.refusals import CONTRACT
 from headlight_service.core.admission.admission_control import largest_output
-from headlight_service.core.evidence.comparing import Comparing
-from headlight_service.core.evidence.occlusion import Occluding
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.request import (
     ComparisonRequest,
@@ -109,9 +107,7 @@ def _encode_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Request, 
 
 async def _compare(exchange: Exchange) -> Response:
     request, form = await exchange.decoded(_compare_request)
-    exchange.fill(request)
-    handle = Comparing(exchange.door.pipeline, request, form, exchange.trace).start()
-    answer = await exchange.wait(handle)
+    answer = await exchange.submit(request, form)
     return await exchange.encoded(lambda: Response(form.encode(answer)), form.size)
 
 
@@ -125,9 +121,7 @@ def _compare_request(
 
 async def _occlude(exchange: Exchange) -> Response:
     request, form = await exchange.decoded(_occlude_request)
-    exchange.fill(request)
-    handle = Occluding(exchange.door.pipeline, request, form, exchange.trace).start()
-    answer = await exchange.wait(handle)
+    answer = await exchange.submit(request, form)
     return await exchange.encoded(lambda: Response(form.encode(answer)), answer.prepared.data_bytes)
 
 

@@ -1,0 +1,1 @@
+"""Plans: generators of items and results, driven by the runtime and by the service alike."""

@@ -1,1 +1,0 @@
-"""Requests that hide tokens: occlusion, and comparison with evidence."""

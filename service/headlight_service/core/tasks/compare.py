@@ -1,0 +1,87 @@
+"""Compare: a query with passages. Its inputs are the query and the passages."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from headlight.comparison import PASSAGE_PROMPTS, QUERY_PROMPTS
+from headlight.errors import InvalidInput, Reason, renamed
+from headlight.interface.comparison_arguments import PASSAGE, QUERY, side_names
+from headlight.refusals import Path
+from headlight.runtime.comparison.comparison_plan import evidence_names, plan_comparison
+from headlight.runtime.comparison.passage_comparison import PassageNumbers
+from headlight.runtime.encode_items import EncodeItem, Selection
+from headlight.runtime.plans.compare import compare
+from headlight_service.core.admission.admission_control import largest_output
+from headlight_service.core.admission.waiting_list import Fitting
+from headlight_service.core.models import ServedModel
+from headlight_service.core.requests.answer import Answer, Prepared, Timings
+from headlight_service.core.requests.request import VECTORS, ComparisonRequest
+from headlight_service.core.slices import Slices
+from headlight_service.core.tasks.task import WAVES, Work, prepare
+from headlight_service.core.tokenization import TokenizationJob, sided_job
+
+
+class Compare:
+    """The task of a `ComparisonRequest`. Its answer has no token vectors, only their cosines."""
+
+    def names(self, request: ComparisonRequest) -> Mapping[Path, Path]:
+        """Return the names of query, passages and evidence."""
+        return evidence_names(request.spec) | side_names(len(request.inputs) - 1)
+
+    def job(
+        self, request: ComparisonRequest, model: ServedModel, selection: Selection
+    ) -> TokenizationJob:
+        """Return what to tokenise."""
+        choose = model.runtime.prompts.choose
+        with renamed(QUERY):
+            first = choose(request.query_prompt_name, request.query_prompt_text, QUERY_PROMPTS)
+        with renamed(PASSAGE):
+            others = choose(request.prompt_name, request.prompt_text, PASSAGE_PROMPTS)
+        return sided_job(request, model, first, others, with_info=request.spec.details)
+
+    def work(
+        self,
+        request: ComparisonRequest,
+        model: ServedModel,
+        selection: Selection,
+        job: TokenizationJob,
+        slices: Slices,
+        items: Sequence[EncodeItem],
+    ) -> Work:
+        """Choose the tokens to compare and to hide."""
+        manifest = model.runtime.bundle.manifest
+        spec = plan_comparison(request.spec, manifest, slices.inputs, request.inputs)
+        if not request.dry_run:
+            spec.check_max_bytes()
+        items = spec.items(items)
+        prepared = prepare(request, model, selection, slices.inputs, items)
+        held = prepared.data_bytes + spec.cosine_bytes
+        most = largest_output(model.admission.outputs.limit)
+        if held > most and not request.dry_run:
+            raise InvalidInput("passages", Reason.PASSAGES_BYTES, size=held, most=most)
+        plan = compare(
+            spec,
+            items,
+            model.select(VECTORS),
+            most_tokens=model.limits.max_request_tokens // WAVES,
+        )
+        return Work(
+            dataclasses.replace(prepared, data_bytes=held, held_bytes=held),
+            plan,
+            _answer,
+            {"comparison": spec.data_bytes},
+            _nothing_smaller,
+            details=spec,
+            wave_tokens=sum([len(items[unit.item].ids) for unit in spec.occluded]),
+            intermediate_bytes=held,
+        )
+
+
+def _answer(prepared: Prepared, numbers: list[PassageNumbers], timings: Timings) -> Answer:
+    return Answer(prepared, [], timings, numbers)
+
+
+def _nothing_smaller(room: int) -> Fitting:
+    return "passages", {"fits": ""}

@@ -58,6 +58,7 @@ class Setup:
 
     Attributes:
         lost: errors of an engine that does not recover.
+        pending: the requests, in the order in which they came.
         left: the stages at which callers disconnected.
     """
 
@@ -72,6 +73,7 @@ class Setup:
         self.engine, self.clock, self.reports = FakeEngine(), Clock(), list[BatchReport]()
         self.worked = Clock()  # of the processors
         self.left: list[str] = []
+        self.pending: list[PendingRequest] = []
         self.lost: list[EngineLost] = []
         self.scheduler = Scheduler(
             slots=slots, bulk_seconds=bulk_seconds, on_lost=self.lost.append, clock=self.clock
@@ -124,6 +126,7 @@ class Setup:
             loop.call_soon_threadsafe(settle, outcome)
 
         pending = PendingRequest("m", items, deadline, priority, budget, then)
+        self.pending.append(pending)
         try:
             self.scheduler.submit(pending)
             return await ended

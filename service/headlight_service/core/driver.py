@@ -238,16 +238,12 @@ class Driver:
                 handle.stage = "tokenize"
                 _reach(handle, "tokenize")
                 yield TokenizerTurn(handle, self.tokenizers, BEGUN)
-            began_ns, step, result = time.monotonic_ns(), None, None
-            try:
-                step = work.plan.send(outcomes.pop())  # this frame must not hold large results
-            except StopIteration as end:
-                result = end.value
-            spent_ns = time.monotonic_ns() - began_ns
+            began_ns = time.monotonic_ns()
+            step, result = _next_items(work, outcomes)
             if slices.several:
-                tokenize_ns += spent_ns
+                tokenize_ns += time.monotonic_ns() - began_ns
             else:
-                infer_ns += spent_ns
+                infer_ns += time.monotonic_ns() - began_ns
             if computed_tokens and work.intermediate_bytes:
                 budget.give_back_answer(work.intermediate_bytes)
                 handle.shrink_window(work.intermediate_bytes)
@@ -296,6 +292,17 @@ def _time_left(handle: Handle[Any]) -> float:
     """Return the seconds that the queue may take; infinity if the request waits for room."""
     request = handle.request
     return math.inf if request.waits else request.deadline - time.monotonic()
+
+
+def _next_items(work: Work, outcomes: list[Any]) -> tuple[Items | None, Any]:
+    """Return the next items of a plan, or its result.
+
+    The last outcome is taken out of its list: no frame may hold results that the plan lets go.
+    """
+    try:
+        return work.plan.send(outcomes.pop()), None
+    except StopIteration as end:
+        return None, end.value
 
 
 def _check_rest(handle: Handle[Any], model: ServedModel, tokens: int) -> None:

@@ -248,18 +248,17 @@ class Exchange:
         self._waiting = handle
         if self.gone:
             handle.cancel()
-        deadline = handle.request.deadline
+        left = handle.request.deadline - time.monotonic()
         try:
-            if deadline == math.inf:
-                await done(handle)
-            else:
-                async with asyncio.timeout(deadline - time.monotonic()):
+            try:
+                async with asyncio.timeout(None if left == math.inf else left):
                     await done(handle)
+            except TimeoutError:
+                handle.expire()
+                if not handle.future.done():  # an engine computes it
+                    handle.cancel()
+                    raise DeadlineExceeded(Reason.EXPIRED_OVER_HTTP) from None
             answer = handle.result()  # a failed request has given everything back
-        except TimeoutError:
-            handle.cancel()  # an engine computes it
-            handle.close()  # it may have been answered at the same moment
-            raise DeadlineExceeded(Reason.EXPIRED_OVER_HTTP) from None
         except CancelledError:
             raise ClientGone from None
         except asyncio.CancelledError:

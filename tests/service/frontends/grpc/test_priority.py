@@ -48,7 +48,7 @@ async def test_unary_calls_streams_and_occlusion_are_counted_under_their_priorit
             )
             for priority in ("bulk", "interactive")
         }
-        assert stages == {"bulk": 2, "interactive": 2}
+        assert stages == {"bulk": 3, "interactive": 2}
         batches = service.sample("headlight_batch_seconds_count", model="fake", priority="bulk")
         assert batches == len(service.engine.batches) - 2
 

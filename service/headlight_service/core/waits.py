@@ -32,7 +32,7 @@ class TokenizerTurn:
         return False
 
     def withdraw(self) -> str:
-        self._threads.withdraw(self._handle.resume, self._priority)
+        self._threads.withdraw(self._handle.resume)
         return "tokenize"
 
     def expire(self) -> None:

@@ -16,6 +16,7 @@ from headlight.runtime import Runtime
 from headlight.runtime.engine.batches import BATCH_TOKENS
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.tokenization.tokenizer import SHORT_CHARACTERS
+from headlight.spec import PRIORITIES
 from headlight_service.app.assembly import assemble
 from headlight_service.app.executor import Executor
 from headlight_service.config.options import Config
@@ -137,9 +138,10 @@ class Core:
 
     def passed(self) -> None:
         """Wait until the tokenizer's thread has skipped all work that waited for it."""
-        done = threading.Event()
-        self.tokenizers.submit(done.set, "bulk")
-        assert done.wait(30)
+        for priority in PRIORITIES:
+            done = threading.Event()
+            self.tokenizers.submit(done.set, priority)
+            assert done.wait(30)
 
     def resumed(self) -> None:
         """Wait until all requests that got room have gone on."""
@@ -200,7 +202,7 @@ def core(**options: Any) -> Iterator[Core]:
         made.computed()
         assert made.held == (0, 0, 0)
         assert made.model.scheduler.heartbeat.stalled_seconds == 0
-        until(lambda: made.tokenizers._free == 1, "the tokenizer's thread is not free again")
+        until(lambda: not made.tokenizers.heartbeat.work, "the tokenizer's threads are not free")
         assert not any(made.model.scheduler._queue.waiting.values())
     finally:
         made.close()

@@ -142,7 +142,6 @@ class Driver:
         finally:  # refused or not, these were tokenised
             budget.charge_tokenizing(count)
         yield Room(handle, self.resuming, len(answer))
-        _reach(handle, "reply")
         return answer
 
     def bucket_of(self, client: str) -> Bucket | None:
@@ -334,7 +333,6 @@ def _describe(handle: Handle[Any], model: ServedModel, prepared: Prepared) -> No
 
 def _answered(handle: Handle[Any], model: ServedModel, work: Work, answer: Answer) -> Answer:
     """Count an answer's bytes and times for the metrics."""
-    _reach(handle, "reply")
     timings, metrics = answer.timings, model.metrics
     for name, size in work.answer_bytes.items():
         if size:

@@ -270,6 +270,8 @@ class Handle(Generic[T]):
 
     def _end(self, answer: Any, error: Exception | None) -> None:
         """End the request with its answer or its error, unless it was cancelled meanwhile."""
+        if self.trace is not None and error is None:
+            self.trace.stage("reply")
         with self._lock:
             self._running = False
             over, self._over = self._over, True

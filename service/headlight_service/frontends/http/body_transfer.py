@@ -7,15 +7,14 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
-
-from headlight_service.frontends.http.arriving_bodies import ArrivingBody
 from headlight_service.frontends.http.exchange import ClientGone, Exchange, ReaderStalled, Response
 from headlight_service.frontends.http.http_status import Refused, refused
 from headlight_service.frontends.stall_timeout import ReplyTimeout, allowance
+
+if TYPE_CHECKING:
+    from headlight_service.frontends.http.connection import Connection
 
 Receive = Callable[[], Any]
 Send = Callable[[Any], Any]
@@ -24,45 +23,7 @@ LINGER_SECONDS = 2.0  # for the rest of a refused body; see `arriving_bodies.LIN
 CLOSE = (b"connection", b"close")
 
 
-class Peer(Protocol):
-    """The connection of a request; `connection.Connection` is one.
-
-    Attributes:
-        lost: whether it has ended.
-        flow: its flow control.
-        current: uvicorn's state of the request.
-        body: the bytes of the request that have arrived.
-        address: the client's address.
-        ends: time.monotonic() at which its age is reached; the next response closes it.
-    """
-
-    lost: bool
-    ends: float
-    flow: FlowControl
-    current: RequestResponseCycle
-    body: ArrivingBody
-    address: str
-
-    def serve(self, exchange: Exchange) -> None:
-        """Notify a request when the client disconnects."""
-
-    def served(self) -> None:
-        """Record that the request has ended."""
-
-    def watch(self) -> None:
-        """Read on, so that a disconnect is noticed; but not if many further requests wait."""
-
-    def linger(self) -> None:
-        """Let the connection be closed before others: only the rest of a body is dropped."""
-
-    def certificate_names(self) -> list[str]:
-        """Return the names of the client's certificate: alternative names, then common names."""
-
-    def cut_reader(self) -> None:
-        """Close the connection of a client that does not read its response."""
-
-
-async def receive_body(exchange: Exchange, connection: Peer, receive: Receive) -> bytes:
+async def receive_body(exchange: Exchange, connection: Connection, receive: Receive) -> bytes:
     """Return the body of a request. Its bytes are held until `connection.body` is released.
 
     Raises:
@@ -110,7 +71,7 @@ def _too_large(most: int) -> Refused:
 
 async def send_response(
     response: Response,
-    connection: Peer,
+    connection: Connection,
     receive: Receive,
     send: Send,
     *,
@@ -158,7 +119,7 @@ async def send_response(
 
 
 async def _send_piece(
-    message: Any, size: int, connection: Peer, send: Send, timeout: ReplyTimeout
+    message: Any, size: int, connection: Connection, send: Send, timeout: ReplyTimeout
 ) -> None:
     if not connection.flow.write_paused:
         await send(message)
@@ -176,7 +137,7 @@ async def _send_piece(
         raise ClientGone
 
 
-async def _linger(connection: Peer, receive: Receive) -> None:
+async def _linger(connection: Connection, receive: Receive) -> None:
     """Read and drop the rest of a refused body, within limits."""
     connection.linger()
     with contextlib.suppress(TimeoutError):

@@ -19,7 +19,7 @@ from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.failure import failure_of
 from headlight_service.frontends.http import cors
 from headlight_service.frontends.http.arriving_bodies import ArrivingBodies
-from headlight_service.frontends.http.body_transfer import Peer, receive_body, send_response
+from headlight_service.frontends.http.body_transfer import receive_body, send_response
 from headlight_service.frontends.http.exchange import (
     ClientGone,
     ErrorEncoder,
@@ -41,6 +41,7 @@ from headlight_service.telemetry.metrics import Metrics
 from headlight_service.telemetry.request_id import REQUEST_ID, given_id
 
 if TYPE_CHECKING:
+    from headlight_service.frontends.http.connection import Connection
     from headlight_service.telemetry.otlp import Tracing
 
 log = logging.getLogger("headlight_service.frontends.http.door")
@@ -147,7 +148,7 @@ class Door:
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; uvicorn's interface (ASGI 3)."""
         # Taken out: a connection and its last request refer to each other.
-        connection: Peer = scope["state"].pop("connection")
+        connection: Connection = scope["state"].pop("connection")
         exchange = self._exchange(scope)
         route, dialect = self._find(exchange)
         response: Response | None = None
@@ -191,7 +192,7 @@ class Door:
             self.in_flight.discard(exchange)
 
     async def _send(
-        self, response: Response, connection: Peer, receive: Receive, send: Send
+        self, response: Response, connection: Connection, receive: Receive, send: Send
     ) -> None:
         """Send a response; return once it is sent. Raises ClientGone."""
         if connection.current.more_body:  # nobody wants the rest
@@ -211,7 +212,7 @@ class Door:
         exchange: Exchange,
         route: Route | None,
         http_version: str,
-        connection: Peer,
+        connection: Connection,
         receive: Receive,
     ) -> Response:
         """Check the request, read its body, and call the handler."""

@@ -8,7 +8,7 @@ import time
 import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import CancelledError, Future
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import orjson
 
@@ -17,7 +17,6 @@ from headlight.spec import Priority
 from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.driver import TokensForm
 from headlight_service.core.handle import Handle
-from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Request
 from headlight_service.core.tasks.task import AnswerForm
@@ -26,6 +25,7 @@ from headlight_service.frontends.http.http_status import Headers, Refusal
 from headlight_service.frontends.http.json_limits import limits_of, parse
 
 if TYPE_CHECKING:
+    from headlight_service.frontends.http.door import Door
     from headlight_service.telemetry.request_trace import RequestTrace
 
 T = TypeVar("T")
@@ -88,23 +88,6 @@ class Options(NamedTuple):
     grpc_port: int = 50051
 
 
-class DoorParts(Protocol):
-    """The parts of the door that handlers use; `door.Door` has them.
-
-    Attributes:
-        pipeline: receives the requests.
-        options: options of the frontend.
-        serving: returns whether requests are answered.
-    """
-
-    pipeline: Pipeline
-    options: Options
-    serving: Callable[[], bool]
-
-    async def arrival(self, receive: Callable[[], Any], seconds: float) -> Any:
-        """Return what `receive` returns; None: it took too long."""
-
-
 class Exchange:
     """One request and all that it holds until its response is sent.
 
@@ -128,7 +111,7 @@ class Exchange:
 
     def __init__(
         self,
-        door: DoorParts,
+        door: Door,
         method: str,
         path: str,
         headers: Mapping[str, str],

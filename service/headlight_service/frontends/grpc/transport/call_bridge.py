@@ -11,7 +11,7 @@ import asyncio
 import functools
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import grpc
 
@@ -19,6 +19,9 @@ from headlight_service.frontends.grpc.grpc_status import Refusal
 from headlight_service.frontends.grpc.transport.call_threads import CallThreads
 from headlight_service.frontends.grpc.transport.grpc_call import Call, attempt
 from headlight_service.frontends.grpc.transport.message_queue import Messages, Missing
+
+if TYPE_CHECKING:
+    from headlight_service.frontends.grpc.peer_timeouts import Arrivals
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic only in the stubs
 
@@ -39,18 +42,8 @@ class Method(Protocol):
         """Answer a call of one message, or of many, with writes; return its failure."""
 
     @property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> Arrivals:
         """The request timeouts of calls whose client sends nothing."""
-
-
-class Waiting(Protocol):
-    """Calls whose message has not arrived."""
-
-    def add(self, call: Call) -> None:
-        """Wait for the message of one more call. On its thread."""
-
-    def discard(self, call: Call) -> None:
-        """Stop waiting: it has arrived, or never will. On its thread."""
 
 
 class Bridge:

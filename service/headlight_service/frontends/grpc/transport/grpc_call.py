@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -18,26 +18,11 @@ from headlight_service.frontends.grpc.transport.message_queue import Missing
 from headlight_service.telemetry.json_logs import describe
 
 if TYPE_CHECKING:
-    from headlight_service.frontends.grpc.transport.call_threads import CallThreads
+    from headlight_service.frontends.grpc.transport.call_bridge import Bridge
     from headlight_service.telemetry.request_trace import RequestTrace
 
 log = logging.getLogger("headlight_service.frontends.grpc.transport.grpc_call")
 NO_DEADLINE_SECONDS = 1e9  # gRPC returns a number of that order for a call without a deadline
-
-
-class CallHost(Protocol):
-    """The parts of the bridge that a call uses; `call_bridge.Bridge` is one.
-
-    Attributes:
-        threads: the executor of the server.
-        live: calls that are not over.
-    """
-
-    threads: CallThreads
-    live: set[Call]
-
-    def post(self, act: Callable[[], object]) -> None:
-        """Run `act` on the event loop, soon. From any thread."""
 
 
 class CallerGone(Exception):
@@ -63,7 +48,7 @@ class Call:
             event loop.
     """
 
-    def __init__(self, context: grpc.ServicerContext, bridge: CallHost) -> None:
+    def __init__(self, context: grpc.ServicerContext, bridge: Bridge) -> None:
         self.begun = time.perf_counter()
         remaining = context.time_remaining()
         self.deadline = (

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headlight.errors import DeadlineExceeded
 from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.handle import Handle
 from tests.service.core.pipelines import Core, answered, cancelled, core, refused, submit
@@ -92,4 +93,38 @@ def test_the_first_that_leaves_makes_way_for_the_next() -> None:
         assert made.held[1] == 25
         made.engine.gate.set()
         for handle in (first, second, short):
+            answered(handle)
+
+
+def test_a_deadline_ends_a_request_that_waits_in_the_queue() -> None:
+    """The engine never takes it; the request's own caller notices."""
+    with core(**OPTIONS) as made:
+        made.engine.gate.clear()
+        first = submit(made)
+        made.started()
+        late = submit(made, "a", deadline=time.monotonic() + 0.05)
+        assert made.held[1] == 3
+        refused(late, DeadlineExceeded)
+        assert made.held[1] == 2
+        made.engine.gate.set()
+        answered(first)
+
+
+def test_a_request_that_an_engine_computes_outlasts_its_deadline() -> None:
+    with core(**OPTIONS) as made:
+        made.engine.gate.clear()
+        handle = submit(made, deadline=time.monotonic() + 60)
+        made.started()
+        handle.expire()
+        made.engine.gate.set()
+        assert len(answered(handle).results) == 1
+
+
+def test_a_request_whose_deadline_passes_before_it_waits_does_not_wait() -> None:
+    with core(**OPTIONS) as made:
+        handles = full(made)
+        error = refused(bulk(made, deadline=time.monotonic() - 1), Shed)
+        assert error.shortage is Shortage.QUEUE_TOKENS
+        made.engine.gate.set()
+        for handle in handles:
             answered(handle)

@@ -58,7 +58,7 @@ class Setup:
 
     Attributes:
         lost: errors of an engine that does not recover.
-        pending: the requests, in the order in which they came.
+        pending: the requests under way, in the order in which they came.
         left: the stages at which callers disconnected.
     """
 
@@ -134,6 +134,7 @@ class Setup:
             self.left.append("queue" if self.scheduler.withdraw(pending) else "infer")
             raise
         finally:
+            self.pending.remove(pending)
             budget.close()
             del items, pending  # an error would reference this frame
 

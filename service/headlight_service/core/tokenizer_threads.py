@@ -59,7 +59,7 @@ class TokenizerThreads:
             if not turn:
                 return
             work = turn.pop()
-            del self._waiting[work]
+            self._waiting.pop(work, None)
             self.heartbeat.moved = self.heartbeat.clock()
         try:
             work()

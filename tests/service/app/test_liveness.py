@@ -123,8 +123,11 @@ async def test_expired_requests_do_not_affect_liveness() -> None:
         setup.engine.gate.clear()
         first = asyncio.create_task(setup.submit(item(4)))
         await setup.started()
+        late = asyncio.create_task(setup.submit(item(4), deadline=setup.clock.now))
+        await asyncio.sleep(0)
+        setup.scheduler.expire(setup.pending[-1])
         with pytest.raises(DeadlineExceeded):
-            await setup.submit(item(4), deadline=setup.clock.now)
+            await late
         setup.engine.gate.set()
         await first
         setup.clock.now += 100 * STUCK

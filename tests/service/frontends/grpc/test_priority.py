@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,27 +99,25 @@ async def test_an_interactive_text_does_not_wait_for_bulk_to_be_tokenised(serve:
     assert runtime.tokenizer is not None
     encode_each = runtime.tokenizer.encode_each
 
-    def slowly(*arguments: Any, **options: Any) -> Iterator[Tokenized]:
-        begun.release()
-        assert may_end.wait(30)
-        yield from encode_each(*arguments, **options)
+    def slowly(texts: Sequence[str], **options: Any) -> Iterator[Tokenized]:
+        if len(texts[0].split()) > 300:
+            begun.release()
+            assert may_end.wait(30)
+        yield from encode_each(texts, **options)
 
     # As slow as long documents.
-    runtime.tokenizer.encode_each = slowly  # type: ignore[method-assign]
+    runtime.tokenizer.encode_each = slowly  # type: ignore[method-assign, assignment]
     async with serve(runtime) as service:
-        heartbeat = service.pipeline.tokenizers.heartbeat
-        calls = []
-        for place, length in enumerate((301, 302, 303, 300, 299)):
-            message = request(
-                text_of(length), priority=BULK if length > 300 else pb.PRIORITY_UNSPECIFIED
-            )
-            calls.append(asyncio.create_task(_answer(service, message)))
-            # Mypy infers none of its parameter.
-            await until(lambda count=place + 1: heartbeat.work == count)  # type: ignore[misc]
+        bulk = [
+            asyncio.create_task(_answer(service, request(text_of(length), priority=BULK)))
+            for length in (301, 302, 303)
+        ]
         assert await asyncio.to_thread(begun.acquire, True, 30)
+        for length in (300, 299):
+            await _answer(service, request(text_of(length)))
+        assert [len(text.split()) for text in runtime.tokenizer.texts] == [300, 299]
         may_end.set()
-        await asyncio.gather(*calls)
-        assert [len(text.split()) for text in runtime.tokenizer.texts] == [301, 300, 299, 302, 303]
+        await asyncio.gather(*bulk)
 
 
 async def test_bulk_cannot_fill_the_queue_for_others(serve: Serve) -> None:

@@ -55,11 +55,11 @@ def engine_table(runtime: Runtime, rounds: int) -> list[str]:
         "| | " + " | ".join(f"{batch} x {length}" for batch, length in SHAPES) + " | at most |"
     ]
     lines.append("|---" * (len(SHAPES) + 2) + "|")
-    found = [medians(contestants(runtime, batch, length), rounds) for batch, length in SHAPES]
-    for name in found[0]:
+    columns = [medians(contestants(runtime, batch, length), rounds) for batch, length in SHAPES]
+    for name in columns[0]:
         cells = [
             f"{column[name]:.1f} ms ({column[name] / column[VECTORS_ALONE]:.2f}x)"
-            for column in found
+            for column in columns
         ]
         lines.append(f"| {name} | " + " | ".join(cells) + f" | {TARGETS.get(name, '')} |")
     return lines
@@ -137,12 +137,12 @@ def wire_table(stub: pb_grpc.HeadlightServiceStub, rounds: int) -> list[str]:
         requests = {
             name: asked(spec, length) for name, spec in {VECTORS_ALONE: None, **FORMS}.items()
         }
-        found = medians(
+        milliseconds = medians(
             {name: functools.partial(received, stub, one) for name, one in requests.items()}, rounds
         )
         columns.append(
             {
-                name: f"{received(stub, one):,} B, {found[name]:.1f} ms"
+                name: f"{received(stub, one):,} B, {milliseconds[name]:.1f} ms"
                 for name, one in requests.items()
             }
         )

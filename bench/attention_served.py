@@ -50,13 +50,13 @@ class Column(NamedTuple):
 def columns(tokens: Sequence[int], many: Sequence[int]) -> list[Column]:
     """Return calls of equal lengths, and those of the docstrings' lengths, by callers."""
     mixed = [list(tokens[at : at + GROUP]) for at in range(0, len(tokens), GROUP)]
-    found = []
+    result = []
     for callers in many:
         for length in (18, 64, 128):
             count = max(2 * callers, TOKENS_A_RUN // length // GROUP)
-            found.append(Column(f"{length} tokens", callers, [[length] * GROUP] * count))
-        found.append(Column("mixed", callers, mixed))
-    return found
+            result.append(Column(f"{length} tokens", callers, [[length] * GROUP] * count))
+        result.append(Column("mixed", callers, mixed))
+    return result
 
 
 class Run(NamedTuple):
@@ -80,10 +80,10 @@ class Contest:
             assert self._eager is not None
             lengths = sorted(length for call in column.calls for length in call)
             batches = [lengths[at : at + GROUP] for at in range(0, len(lengths), GROUP)]
-            told = self._eager.ask("run", batches=batches)
-            return Run(texts / told["seconds"], 1000 * told["cpu"] / texts)
+            cost = self._eager.ask("run", batches=batches)
+            return Run(texts / cost["seconds"], 1000 * cost["cpu"] / texts)
         cpu = self._service.process.cpu_seconds
-        told = self._setting.load.ask(
+        cost = self._setting.load.ask(
             "attention",
             target=self._service.target,
             form=name,
@@ -92,13 +92,13 @@ class Contest:
             callers=column.callers,
         )
         used = self._service.process.cpu_seconds - cpu
-        return Run(texts / told["seconds"], 1000 * used / texts)
+        return Run(texts / cost["seconds"], 1000 * used / texts)
 
     def rounds(
         self, tokens: Sequence[int], many: Sequence[int], count: int
     ) -> list[dict[str, Any]]:
         """Return all runs. One round of warm-up is left out."""
-        found = []
+        runs = []
         for number in range(count + 1):
             for column in columns(tokens, many):
                 first = column.callers == many[0]  # transformers has one caller
@@ -106,9 +106,9 @@ class Contest:
                 for name in random.sample(names, len(names)):
                     taken = self.run(name, column)
                     if number:
-                        told = {"form": name, "column": column.name, "callers": column.callers}
-                        found.append({"round": number, **told, **taken._asdict()})
-        return found
+                        about = {"form": name, "column": column.name, "callers": column.callers}
+                        runs.append({"round": number, **about, **taken._asdict()})
+        return runs
 
 
 def cell(runs: list[dict[str, Any]], name: str, column: str, callers: int) -> str:
@@ -121,13 +121,13 @@ def cell(runs: list[dict[str, Any]], name: str, column: str, callers: int) -> st
             if (each["form"], each["column"], each["callers"]) == (form, column, callers)
         }
 
-    own, vectors = of(name), of(VECTORS_ALONE)
-    if not own:
+    rates, vectors = of(name), of(VECTORS_ALONE)
+    if not rates:
         return ""
-    speed = statistics.median(own.values())
+    speed = statistics.median(rates.values())
     if name == VECTORS_ALONE:
         return f"{speed:.0f} texts/s"
-    ratios = sorted(vectors[number] / rate for number, rate in own.items())
+    ratios = sorted(vectors[number] / rate for number, rate in rates.items())
     return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}), {speed:.0f}"
 
 

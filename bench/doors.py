@@ -67,20 +67,20 @@ def ways_of(service: Headlight) -> list[Way]:
 
 def measure(setting: Setting, ways: list[Way], rounds: int, count: int) -> Runs:
     """Return all runs. One round of warm-up is left out."""
-    found: Runs = {}
+    runs: Runs = {}
     for number, workload in turns(MEASURED, rounds):
         for way in random.sample(ways, len(ways)):
             taken = run(setting, way, workload, count)
             if number >= 0:
-                found.setdefault((way.title(workload), way.door.name), []).append(taken)
-    return found
+                runs.setdefault((way.title(workload), way.door.name), []).append(taken)
+    return runs
 
 
 def run(setting: Setting, way: Way, workload: Workload, count: int) -> dict[str, Any]:
     """Run a workload through a door once."""
     order = list(range(int(count * workload.share) or 1)) * (FRONT_REPEATS if way.front else 1)
     cpu = way.process.cpu_seconds
-    told = setting.load.ask(
+    cost = setting.load.ask(
         "door",
         door=way.door.name,
         model=Bundle(setting.bundle).manifest.name,
@@ -91,25 +91,25 @@ def run(setting: Setting, way: Way, workload: Workload, count: int) -> dict[str,
     )
     used = way.process.cpu_seconds - cpu
     return {
-        "texts_per_s": len(order) / told["seconds"],
+        "texts_per_s": len(order) / cost["seconds"],
         "cpu_ms": 1000 * used / len(order),
-        "p50_ms": percentile(told["latencies"], 50),
+        "p50_ms": percentile(cost["latencies"], 50),
     }
 
 
-def section(title: str, about: str, found: Runs) -> list[str]:
+def section(title: str, about: str, runs_of: Runs) -> list[str]:
     """Return the lines of one section."""
     medians = {
         door: {key: statistics.median(each[key] for each in runs) for key in runs[0]}
-        for (name, door), runs in found.items()
+        for (name, door), runs in runs_of.items()
         if name == title
     }
     ours, rows = medians[CONTRACT.name], []
     for door in (*OURS, INFINITY):
-        if (own := medians.get(door.name)) is not None:
-            to = {key: f"{own[key] / ours[key]:.2f}" for key in own}
-            rate, cpu = f"{own['texts_per_s']:.0f}", f"{own['cpu_ms']:.3g}"
-            last = f"{own['p50_ms']:.1f}"
+        if (numbers := medians.get(door.name)) is not None:
+            to = {key: f"{numbers[key] / ours[key]:.2f}" for key in numbers}
+            rate, cpu = f"{numbers['texts_per_s']:.0f}", f"{numbers['cpu_ms']:.3g}"
+            last = f"{numbers['p50_ms']:.1f}"
             rows.append((door.name, rate, to["texts_per_s"], cpu, to["cpu_ms"], last))
     heading = ("door", "texts/s", "to gRPC", "server CPU, ms a text", "to gRPC", "p50, ms")
     return [f"## {title}", "", f"{about}.", "", *table(heading, rows), ""]
@@ -137,7 +137,7 @@ def main() -> None:
             ways = [*ways_of(service), *ways_of(front)]
             if peer is not None:
                 ways.append(Way(INFINITY, peer.target, peer.process))
-            found = measure(setting, ways, options.rounds, options.texts)
+            runs = measure(setting, ways, options.rounds, options.texts)
     except Failed as error:
         sys.exit(f"bench.doors: {error}")
     versions = machine(("grpcio", "uvicorn", "httptools", "orjson", "onnxruntime"))
@@ -156,7 +156,7 @@ def main() -> None:
                 line
                 for suffix in ("", ALONE)
                 for workload in MEASURED
-                for line in section(workload.name + suffix, workload.about.split(";")[0], found)
+                for line in section(workload.name + suffix, workload.about.split(";")[0], runs)
             ),
         ],
     )

@@ -176,22 +176,22 @@ def profile_table(bundle: Path, precision: str) -> list[str]:
 
 def machine_peaks(seconds: float) -> dict[str, float]:
     """Return GFLOP/s by precision: the best of any library's matrix products."""
-    found = json.loads(run([sys.executable, "-m", "bench.serving.peak", str(seconds)]))
+    gflops = json.loads(run([sys.executable, "-m", "bench.serving.peak", str(seconds)]))
     return {
-        precision: max(v for k, v in found.items() if k.endswith(precision))
+        precision: max(v for k, v in gflops.items() if k.endswith(precision))
         for precision in ("fp32", "bf16")
     }
 
 
 def opened(bundle: Path, items: Sequence[EncodeItem]) -> list[Contestant]:
     """Return all contestants that this machine can run."""
-    found = []
+    contestants = []
     for variant in VARIANTS:
         try:
-            found += [Contestant(bundle, variant, plan, items) for plan in PLANS]
+            contestants += [Contestant(bundle, variant, plan, items) for plan in PLANS]
         except BundleError as error:
             print(f"without {variant}: {error}")
-    return found
+    return contestants
 
 
 def read(tokenizer: Tokenizer, texts: Sequence[str]) -> list[EncodeItem]:
@@ -216,7 +216,7 @@ def main() -> None:
     peaks = machine_peaks(1.0)
     for _, each in turns(contestants, options.rounds):
         each.run()
-    told = ", ".join(f"{precision} {value:.0f}" for precision, value in peaks.items())
+    best = ", ".join(f"{precision} {value:.0f}" for precision, value in peaks.items())
     report = [
         "# The engine alone",
         "",
@@ -224,7 +224,7 @@ def main() -> None:
             f"`python -m bench.engine` on {machine(['onnxruntime', 'openvino', 'numpy'])}; "
             f"{len(texts)} texts, all-MiniLM-L6-v2. Medians of {options.rounds} "
             "interleaved passes after the first. The machine's best products of matrices, all "
-            f"cores, GFLOP/s: {told}. A share of it counts the encoder's operations on real "
+            f"cores, GFLOP/s: {best}. A share of it counts the encoder's operations on real "
             "tokens, so padding is loss."
         ),
         "",

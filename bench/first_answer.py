@@ -66,13 +66,13 @@ def parts(log: Path) -> dict[str, float]:
     """Return the seconds that followed each message of a start's log, by the message's begin."""
     lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     times = [datetime.datetime.fromisoformat(line["time"]).timestamp() for line in lines]
-    found = defaultdict[str, float](float)
+    seconds = defaultdict[str, float](float)
     for line, begun, ended in zip(lines, times, times[1:], strict=False):
         if line["event"] == "serving":
             break
         if name := PART.match(line["message"]):
-            found[name[1]] += ended - begun
-    return found
+            seconds[name[1]] += ended - begun
+    return seconds
 
 
 def measure(
@@ -82,24 +82,24 @@ def measure(
 
     The parts are of the starts with an empty cache.
     """
-    empty, full, found = [], [], []
-    with tempfile.TemporaryDirectory() as place:
-        cache = Path(place) / "cache"
+    empty, full, parts_of_starts = [], [], []
+    with tempfile.TemporaryDirectory() as folder_name:
+        cache = Path(folder_name) / "cache"
         for _ in range(cold):
             shutil.rmtree(cache, ignore_errors=True)
             with served(folder, cache) as seconds:
                 empty.append(seconds)
-            found.append(parts(cache.parent / LOG))
+            parts_of_starts.append(parts(cache.parent / LOG))
         for _ in range(warm):
             with served(folder, cache) as seconds:
                 full.append(seconds)
-    return empty, full, found
+    return empty, full, parts_of_starts
 
 
-def row(name: str, found: list[float]) -> tuple[str, ...]:
+def row(name: str, seconds: list[float]) -> tuple[str, ...]:
     """Return a row of the table."""
-    median, least, most = spread(found)
-    return name, f"{median:.1f} s", f"{least:.1f} to {most:.1f} s", str(len(found))
+    median, least, most = spread(seconds)
+    return name, f"{median:.1f} s", f"{least:.1f} to {most:.1f} s", str(len(seconds))
 
 
 def main() -> None:
@@ -109,9 +109,12 @@ def main() -> None:
     made.add_argument("--cold", type=int, default=3, help="starts with an empty cache")
     made.add_argument("--warm", type=int, default=7, help="starts with a full one")
     options = made.parse_args()
-    empty, full, found = measure(options.model, options.cold, options.warm)
+    empty, full, parts_of_starts = measure(options.model, options.cold, options.warm)
     size = sum(path.stat().st_size for path in options.model.rglob("*.safetensors")) / 1e6
-    medians = {name: statistics.median([each[name] for each in found]) for name in found[0]}
+    medians = {
+        name: statistics.median([each[name] for each in parts_of_starts])
+        for name in parts_of_starts[0]
+    }
     publish(
         options.out,
         [

@@ -24,7 +24,7 @@ from unittest import mock
 import grpc
 import numpy as np
 
-from bench.front_messages import FLOOR, REPLY_BYTES
+from bench.front import FLOOR, REPLY_BYTES
 from headlight.runtime import Runtime
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.spec import TRUNCATE, Truncate

@@ -28,7 +28,7 @@ from unittest import mock
 import grpc
 import numpy as np
 
-from bench.front_messages import FLOOR, REPLY_BYTES, WIDTH, request
+from bench.front import FLOOR, REPLY_BYTES, WIDTH, request
 from bench.front_server import ANY_PORT, headlight, log_ready
 from bench.front_server import serve as until_stopped
 from bench.one_call_steps import SESSIONS, record
@@ -95,11 +95,11 @@ def measured(run: Callable[[], Arrays]) -> Work:
     nanoseconds of each.
     """
 
-    def loop(asked: bytes) -> bytes:
-        wanted, taken = json.loads(asked), list[int]()
-        for _ in range(wanted["count"]):
-            if wanted["pause"]:
-                time.sleep(wanted["pause"])
+    def loop(message: bytes) -> bytes:
+        fields, taken = json.loads(message), list[int]()
+        for _ in range(fields["count"]):
+            if fields["pause"]:
+                time.sleep(fields["pause"])
             begin = time.monotonic_ns()
             run()
             taken.append(time.monotonic_ns() - begin)

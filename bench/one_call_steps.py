@@ -54,10 +54,10 @@ LAST = f"{GRPC}: from the call's thread to the client"
 
 def names() -> list[str]:
     """Return the steps in the order of a call."""
-    found = []
+    steps = []
     for wrapped in WRAPPED:
-        found += [wrapped.before, *(INSIDE if wrapped.function == "compute" else ()), wrapped.after]
-    return [*filter(None, found), LAST]
+        steps += [wrapped.before, *(INSIDE if wrapped.function == "compute" else ()), wrapped.after]
+    return [*filter(None, steps), LAST]
 
 
 def record() -> list[list[int]]:

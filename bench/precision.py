@@ -64,10 +64,10 @@ def quality_table(path: Path) -> list[str]:
     manifest = Runtime(path).bundle.manifest
     report = json.loads((path / "parity.json").read_text(encoding="utf-8"))["quality"]
     rows = []
-    for entry, found in zip(manifest.quality, report, strict=True):
+    for entry, details in zip(manifest.quality, report, strict=True):
         cells = [f"{each:.6f}" for each in (entry.cosine_mean, entry.cosine_p1, entry.cosine_min)]
         cells += [f"{entry.nearest_kept:.1%}", f"{entry.ten_nearest_kept:.1%}"]
-        errors = (found["attention_mean_error"], found["max_error"]["attention"])
+        errors = (details["attention_mean_error"], details["max_error"]["attention"])
         cells += [f"{each:.1e}" for each in (entry.batch_drift, *errors)]
         rows.append((label(entry.provider, entry.precision), *cells))
     about = f"{manifest.quality[0].count} texts: {manifest.quality[0].texts}."
@@ -110,7 +110,13 @@ def speed_table(path: Path, rounds: int) -> list[str]:
         ids = random_ids(length, runtimes["fp32"].bundle.manifest.architecture.vocab_size)
         columns.append(_timed(runtimes, [[EncodeItem(ids, Selection())] * batch], rounds))
     rows = [
-        (name, *(f"{found[name]:.2f} ms ({found[name] / found['fp32']:.2f}x)" for found in columns))
+        (
+            name,
+            *(
+                f"{column[name]:.2f} ms ({column[name] / column['fp32']:.2f}x)"
+                for column in columns
+            ),
+        )
         for name in runtimes
     ]
     return table(("", *(f"{batch} x {length}" for batch, length in SHAPES)), rows)
@@ -124,8 +130,8 @@ def throughput_line(checkpoint: Path, path: Path, rounds: int) -> str:
         [EncodeItem(texts[i].ids, Selection()) for i in rows]
         for rows in plan([len(t.ids) for t in texts], squared=False)
     ]
-    found = _timed(runtimes, batches, max(3, rounds // 4))
-    rates = ", ".join(f"{name} {1000 * len(texts) / ms:.0f}" for name, ms in found.items())
+    milliseconds = _timed(runtimes, batches, max(3, rounds // 4))
+    rates = ", ".join(f"{name} {1000 * len(texts) / ms:.0f}" for name, ms in milliseconds.items())
     return f"Those texts in batches of near lengths, texts/s: {rates}."
 
 
@@ -150,14 +156,14 @@ def tables(path: Path, rounds: int) -> list[str]:
 
 
 def main() -> None:
-    given = parser("bench.precision", __doc__, "precision.md", rounds=15)
-    given.add_argument(
+    made_parser = parser("bench.precision", __doc__, "precision.md", rounds=15)
+    made_parser.add_argument(
         "--checkpoint", type=Path, default=Path("model/headlight_model/checkpoints/docs-rope")
     )
-    given.add_argument(
+    made_parser.add_argument(
         "--build", type=Path, default=Path("build/bench"), help="folder for the bundles"
     )
-    options = given.parse_args()
+    options = made_parser.parse_args()
     random.seed(0)
     shipped = made(options.checkpoint, options.build / f"{options.checkpoint.name}-precisions")
     bundle(options.build)  # writes the checkpoint of the larger model

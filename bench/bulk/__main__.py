@@ -92,7 +92,7 @@ def measure(field: list[Contestant], bundle: Path, inputs: list[Path], rounds: i
     """Run all contestants in turns. Return their costs, and the largest distances of vectors."""
     work = inputs[0].parent
     costs: dict[str, list[list[Cost]]] = {each.name: [] for each in field}
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for number, contestant in turns(field, rounds, warm_up=0):
         print(f"round {number + 1}: {contestant.name}", file=sys.stderr, flush=True)
         with contextlib.ExitStack() as stack:
@@ -106,17 +106,17 @@ def measure(field: list[Contestant], bundle: Path, inputs: list[Path], rounds: i
                 print(error, file=sys.stderr)
                 continue
         costs[contestant.name].append(cost)
-        found[contestant.name] = made
-    reference = found["engine"]
-    return costs, {name: float(np.abs(made - reference).max()) for name, made in found.items()}
+        by_name[contestant.name] = made
+    reference = by_name["engine"]
+    return costs, {name: float(np.abs(made - reference).max()) for name, made in by_name.items()}
 
 
 def at_target(contestant: Contestant, target: str) -> Contestant:
     """Return the contestant with the address of the service in its command."""
-    own = contestant.command
+    command = contestant.command
     return dataclasses.replace(
         contestant,
-        command=lambda source, out: [part.replace(TARGET, target) for part in own(source, out)],
+        command=lambda source, out: [part.replace(TARGET, target) for part in command(source, out)],
     )
 
 

@@ -52,7 +52,7 @@ class Cost:
     """Cost of one run: wall seconds, seconds that it tells, and CPU seconds of the machine."""
 
     seconds: float
-    told: float | None
+    work_seconds: float | None
     cpu: float
 
 
@@ -69,8 +69,8 @@ def contestants(bundle: Path, model: Path, onnx: Path, target: str) -> list[Cont
         columns = ("--text-column", "body", "--id-column", "id", "--truncate", "end")
         # As many rows as keep all workers busy until the end.
         rows = ("--part-rows", "250", "--batch-rows", "250")
-        rest = (*columns, *rows, "--workers", str(workers), *options)
-        return lambda source, out: (*start, source, out.removesuffix(".parquet"), *rest)
+        options_of_job = (*columns, *rows, "--workers", str(workers), *options)
+        return lambda source, out: (*start, source, out.removesuffix(".parquet"), *options_of_job)
 
     def peer(name: str, folder: Path) -> Callable[[str, str], Sequence[str]]:
         start = (python(name), "-m", "bench.bulk.peer", name, str(folder), str(CORES))
@@ -124,8 +124,8 @@ def run(contestant: Contestant, source: Path, out: Path, log: Path) -> Cost:
     if done.returncode != 0:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         raise Failed(f"{contestant.name}: {' '.join(lines[-1:]):.300} (see {log})")
-    told = json.loads(done.stdout)["seconds"] if contestant.tells else None
-    return Cost(seconds, told, cpu)
+    work_seconds = json.loads(done.stdout)["seconds"] if contestant.tells else None
+    return Cost(seconds, work_seconds, cpu)
 
 
 def machine_cpu() -> float:

@@ -40,10 +40,10 @@ def fastembed(folder: str, processes: int, texts: list[str]) -> Any:
     model = load(folder, 384, threads=1)
     # as sentence-transformers does by itself: less padding
     order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
-    given = [texts[at] for at in order]
-    found = np.stack(list(model.embed(given, batch_size=BATCH, parallel=processes)))
-    vectors = np.empty_like(found)
-    vectors[order] = found
+    ordered = [texts[at] for at in order]
+    rows = np.stack(list(model.embed(ordered, batch_size=BATCH, parallel=processes)))
+    vectors = np.empty_like(rows)
+    vectors[order] = rows
     return vectors
 
 

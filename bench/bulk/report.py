@@ -17,8 +17,8 @@ MEMORY = "MiB (second quarter, last quarter, peak)"
 def rates_of(costs: Sequence[Sequence[Cost]], few: int, rows: int) -> list[float]:
     """Return the rows a second of each round."""
     return [
-        rows / whole.told
-        if whole.told is not None
+        rows / whole.work_seconds
+        if whole.work_seconds is not None
         else (rows - few) / (whole.seconds - start.seconds)
         for start, whole in costs
     ]
@@ -32,13 +32,13 @@ def numbers_of(
 ) -> dict[str, Any]:
     """Return the numbers of a run, for JSON."""
     rows, width = facts["rows"], facts["dimensions"]
-    found = []
+    ways = []
     for each in field:
         rounds = costs[each.name]
         if not rounds:
             continue
         rates = rates_of(rounds, facts["few"], rows)
-        found.append(
+        ways.append(
             {
                 "name": each.name,
                 "precision": each.precision,
@@ -55,7 +55,7 @@ def numbers_of(
                 "bytes_per_text_out": float(width * NUMBER_BYTES),
             }
         )
-    return {**facts, "rates": found}
+    return {**facts, "rates": ways}
 
 
 def lines(numbers: Mapping[str, Any]) -> list[str]:
@@ -96,11 +96,11 @@ def lines(numbers: Mapping[str, Any]) -> list[str]:
         "",
         "## What was asked for",
         "",
-        *asked(rates),
+        *criteria(rates),
     ]
 
 
-def asked(rates: Mapping[str, Any]) -> Iterator[str]:
+def criteria(rates: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each aim."""
 
     def rate(name: str) -> float:
@@ -108,39 +108,39 @@ def asked(rates: Mapping[str, Any]) -> Iterator[str]:
 
     if "engine" in rates:
         share = rate("local") / rate("engine")
-        yield f"- local at least 0.97 of the engine: {share:.3f}: {told(share >= 0.97)}"
+        yield f"- local at least 0.97 of the engine: {share:.3f}: {verdict(share >= 0.97)}"
     if peers := [name for name in PEERS if name in rates]:
         best = max(peers, key=rate)
         ratio = rate("local") / rate(best)
-        yield f"- local at least 1.3 of the best peer, {best}: {ratio:.2f}: {told(ratio >= 1.3)}"
+        yield f"- local at least 1.3 of the best peer, {best}: {ratio:.2f}: {verdict(ratio >= 1.3)}"
     if "Ray, two workers" in rates and "Ray, one worker" in rates:
         ratio = rate("Ray, two workers") / rate("Ray, one worker")
-        yield f"- two Ray workers at least 1.6 of one: {ratio:.2f}: {told(ratio >= 1.6)}"
-        own = rates["Ray, two workers"]["cpu_seconds"] - rates["local"]["cpu_seconds"]
+        yield f"- two Ray workers at least 1.6 of one: {ratio:.2f}: {verdict(ratio >= 1.6)}"
+        overhead = rates["Ray, two workers"]["cpu_seconds"] - rates["local"]["cpu_seconds"]
         yield (
-            f"- Ray's own CPU: {own:.1f} s more than local, "
-            f"{own / rates['local']['cpu_seconds']:.1%} of it, its start included"
+            f"- Ray's own CPU: {overhead:.1f} s more than local, "
+            f"{overhead / rates['local']['cpu_seconds']:.1%} of it, its start included"
         )
 
 
-def told(reached: bool) -> str:
+def verdict(reached: bool) -> str:
     """Return the verdict."""
     return "reached" if reached else "**missed**"
 
 
-def faults(found: Mapping[str, Any]) -> list[str]:
+def faults(run: Mapping[str, Any]) -> list[str]:
     """Return the section on kills: the numbers of `nox -s bulk`."""
-    tables, ray = found["tables"], found["ray"]
+    tables, ray = run["tables"], run["ray"]
     rows = []
-    for name, place in (("--local", "local"), ("service", "service")):
-        own, comma = tables[place], "" if place == "local" else ","
-        lost = "none" if own["each row once, in order"] else "**some**"
-        rows.append((f"headlight embed{comma} {name}", str(tables["kills"]), *kept(own, lost)))
-    for name, place in (("bundle", "bundle"), ("service", "target")):
-        own = ray[place]
-        kills = ", ".join(f"{count} {kind}" for kind, count in sorted(own["kills"].items()))
-        lost = str(own["missing"] + own["repeated"] or "none")
-        rows.append((f"Ray, {name}", kills, *kept(own, lost)))
+    for name, key in (("--local", "local"), ("service", "service")):
+        job, comma = tables[key], "" if key == "local" else ","
+        lost = "none" if job["each row once, in order"] else "**some**"
+        rows.append((f"headlight embed{comma} {name}", str(tables["kills"]), *kept(job, lost)))
+    for name, key in (("bundle", "bundle"), ("service", "target")):
+        job = ray[key]
+        kills = ", ".join(f"{count} {kind}" for kind, count in sorted(job["kills"].items()))
+        lost = str(job["missing"] + job["repeated"] or "none")
+        rows.append((f"Ray, {name}", kills, *kept(job, lost)))
     sizes = [("headlight embed --local", tables["uninterrupted"][MEMORY])]
     for name, used in ray["uninterrupted"][MEMORY].items():
         sizes.append((f"Ray, {name.split()[0]}", used))
@@ -169,7 +169,7 @@ def faults(found: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def kept(found: Mapping[str, Any], lost: str) -> list[str]:
+def kept(job: Mapping[str, Any], lost: str) -> list[str]:
     """Return the last cells of a row of kills."""
-    cells = [f"{found['rows']:,}", f"{found['rejected']:,}", lost]
-    return [*cells, f"{found['largest difference']:.1e}", f"{found['bit-equal share']:.1%}"]
+    cells = [f"{job['rows']:,}", f"{job['rejected']:,}", lost]
+    return [*cells, f"{job['largest difference']:.1e}", f"{job['bit-equal share']:.1%}"]

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.evidence import chunking, cost, deletion, methods, planted, sections
-from bench.evidence.plots import deletion_curves
-from bench.evidence.report import page
+from bench.evidence.report import deletion_curves, page
 from bench.frame.machine import Others, machine
 from bench.frame.processes import Failed
 from bench.frame.report import command, parser, publish, save
@@ -43,8 +42,8 @@ def _deletion(runtime: Runtime, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _chunking(runtime: Runtime, options: argparse.Namespace) -> dict[str, Any]:
-    found = sections.documents()[QUICK_DOCUMENTS if options.quick else 0 :]
-    return {"digest": sections.digest(found), **chunking.measure(runtime, found)}
+    documents = sections.documents()[QUICK_DOCUMENTS if options.quick else 0 :]
+    return {"digest": sections.digest(documents), **chunking.measure(runtime, documents)}
 
 
 def _cost(runtime: Runtime, options: argparse.Namespace) -> dict[str, Any]:
@@ -91,10 +90,10 @@ def main() -> None:
         for name, measure in PARTS.items():
             if name in options.parts:
                 try:
-                    found = measure(runtime, options)
+                    figures_of_part = measure(runtime, options)
                 except Failed as error:
                     sys.exit(f"bench.evidence: {error}")
-                run[name] = {**origin, "model": f"{ref.name} {ref.version}", **found}
+                run[name] = {**origin, "model": f"{ref.name} {ref.version}", **figures_of_part}
                 save(figures, run)
     picture = options.out.with_suffix(".png")
     if "deletion" in run:

@@ -26,16 +26,16 @@ OCCLUSION = "with occlusion of {}s"
 
 def passages(runtime: Runtime, cases: Sequence[Case], count: int) -> list[str]:
     """Return texts of TOKENS tokens: the passages of the cases, joined and cut."""
-    draw, found = random.Random(SEED), list[str]()
-    while len(found) < count:
+    draw, texts = random.Random(SEED), list[str]()
+    while len(texts) < count:
         text = " ".join(each.passage for each in draw.sample(cases, 3))
         tokens = runtime.tokenize(text)[0]
         if len(tokens) < TOKENS:
             continue
         cut = text[: tokens.ends[TOKENS - 2]]  # the last token is [SEP]
         if len(runtime.tokenize(cut)[0]) == TOKENS:
-            found.append(cut)
-    return found
+            texts.append(cut)
+    return texts
 
 
 def calls(encoder: Encoder, query: str, texts: Sequence[str]) -> Contestants:
@@ -58,7 +58,7 @@ def calls(encoder: Encoder, query: str, texts: Sequence[str]) -> Contestants:
 
 
 def measure(
-    encoder: Encoder, place: str, query: str, sizes: Sequence[Sequence[str]], rounds: int
+    encoder: Encoder, where: str, query: str, sizes: Sequence[Sequence[str]], rounds: int
 ) -> list[dict[str, Any]]:
     """Return a row for each call and list of passages.
 
@@ -67,22 +67,29 @@ def measure(
     """
     rows, slow = list[dict[str, Any]](), OCCLUSION.format("word")
     for texts in sizes:
-        found, size = calls(encoder, query, texts), len(texts)
-        apart = {ENCODE: found[ENCODE], slow: found.pop(slow)} if texts is sizes[-1] else {}
-        rows += rows_of(place, size, times(found, rounds))
+        contestants, size = calls(encoder, query, texts), len(texts)
+        apart = (
+            {ENCODE: contestants[ENCODE], slow: contestants.pop(slow)} if texts is sizes[-1] else {}
+        )
+        rows += rows_of(where, size, times(contestants, rounds))
         if apart and isinstance(encoder, Runtime):
-            [_, row] = rows_of(place, size, times(apart, 1))
+            [_, row] = rows_of(where, size, times(apart, 1))
             rows.append(row)
     return rows
 
 
-def rows_of(place: str, size: int, taken: dict[str, list[float]]) -> list[dict[str, Any]]:
+def rows_of(where: str, size: int, taken: dict[str, list[float]]) -> list[dict[str, Any]]:
     """Return the median time of each call, and its ratio to Encode in the same round."""
     rows = []
-    for name, own in taken.items():
-        ratio, least, most = spread(ratios(own, taken[ENCODE]))
-        numbers = {"ms": statistics.median(own), "ratio": ratio, "least": least, "most": most}
-        row = {"place": place, "passages": size, "name": name, "rounds": len(own)}
+    for name, milliseconds in taken.items():
+        ratio, least, most = spread(ratios(milliseconds, taken[ENCODE]))
+        numbers = {
+            "ms": statistics.median(milliseconds),
+            "ratio": ratio,
+            "least": least,
+            "most": most,
+        }
+        row = {"place": where, "passages": size, "name": name, "rounds": len(milliseconds)}
         rows.append({**row, **{key: round(value, 3) for key, value in numbers.items()}})
     return rows
 

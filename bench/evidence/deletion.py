@@ -28,14 +28,14 @@ def curves(runtime: Runtime, case: Case, draw: random.Random) -> dict[str, Float
     That of random is the mean of RANDOM_ORDERS orders.
     """
     specs = [EvidenceSpec(method=method, unit="word") for method in METHODS]
-    [found] = runtime.compare(case.query, [case.passage], evidence=specs)
-    units = found.evidence[0].units
-    orders = {each.method: np.argsort(-each.weights, kind="stable") for each in found.evidence}
-    names = [each.method for each in found.evidence]
+    [comparison] = runtime.compare(case.query, [case.passage], evidence=specs)
+    units = comparison.evidence[0].units
+    orders = {each.method: np.argsort(-each.weights, kind="stable") for each in comparison.evidence}
+    names = [each.method for each in comparison.evidence]
     ranked = [orders[name].tolist() for name in names]
     ranked += [draw.sample(range(len(units)), len(units)) for _ in range(RANDOM_ORDERS)]
     scores = hidden_scores(runtime, case, units, ranked)
-    whole = np.full((len(ranked), 1), found.score)
+    whole = np.full((len(ranked), 1), comparison.score)
     rows = np.concatenate([whole, scores], axis=1)
     return {name: rows[at] for at, name in enumerate(names)} | {
         RANDOM: rows[len(names) :].mean(axis=0)
@@ -80,15 +80,15 @@ def area(method: Floats, chance: Floats) -> float:
 
 def measure(runtime: Runtime, cases: Iterable[Case], seed: int = SEED) -> list[dict[str, Any]]:
     """Return the mean curve of each method by task and group, and its area."""
-    draw, found = random.Random(seed), defaultdict[tuple[str, str, str], list[Floats]](list)
+    draw, by_name = random.Random(seed), defaultdict[tuple[str, str, str], list[Floats]](list)
     for case in cases:
         for name, curve in curves(runtime, case, draw).items():
-            found[case.task, case.group, name].append(curve)
+            by_name[case.task, case.group, name].append(curve)
     rows = []
-    for (task, group, name), own in found.items():
-        chance = found[task, group, RANDOM]
-        points = [figure(list(column)) for column in np.array(own).T]
-        areas = [area(one, other) for one, other in zip(own, chance, strict=True)]
-        row = {"task": task, "group": group, "name": name, "cases": len(own)}
+    for (task, group, name), curves_of_name in by_name.items():
+        chance = by_name[task, group, RANDOM]
+        points = [figure(list(column)) for column in np.array(curves_of_name).T]
+        areas = [area(one, other) for one, other in zip(curves_of_name, chance, strict=True)]
+        row = {"task": task, "group": group, "name": name, "cases": len(curves_of_name)}
         rows.append({**row, "curve": points, "area": figure(areas)})
     return rows

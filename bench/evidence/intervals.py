@@ -20,13 +20,17 @@ class Figure(TypedDict):
 
 def figure(values: Sequence[float], groups: Sequence[str] | None = None) -> Figure:
     """Return the mean of values, one for each case; `groups`: draw whole groups of cases."""
-    found = bootstrap(np.array(values, np.float64), groups)
-    return {"mean": round(found.mean, 4), "low": round(found.low, 4), "high": round(found.high, 4)}
+    interval = bootstrap(np.array(values, np.float64), groups)
+    return {
+        "mean": round(interval.mean, 4),
+        "low": round(interval.low, 4),
+        "high": round(interval.high, 4),
+    }
 
 
-def shown(found: Figure, sign: str = "") -> str:
+def shown(interval: Figure, sign: str = "") -> str:
     """Return a figure as a cell of a table; `sign` "+": a difference."""
     mean, low, high = (
-        f"{value:{sign}.3f}" for value in (found["mean"], found["low"], found["high"])
+        f"{value:{sign}.3f}" for value in (interval["mean"], interval["low"], interval["high"])
     )
     return f"{mean} [{low}, {high}]"

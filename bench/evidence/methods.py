@@ -30,9 +30,9 @@ def sentence_weights(runtime: Runtime, case: Case) -> dict[str, Floats]:
     """Return the weight of each sentence of a case, by contestant; equal weights are ties."""
     specs = [EvidenceSpec(method=method, unit="sentence") for method in METHODS]
     last = EvidenceSpec(method="attention", unit="sentence", layers=(-1,))
-    [found] = runtime.compare(case.query, [case.passage], evidence=specs)
+    [comparison] = runtime.compare(case.query, [case.passage], evidence=specs)
     [of_last] = runtime.compare(case.query, [case.passage], evidence=last)
-    named: dict[str, Evidence] = {each.method: each for each in found.evidence}
+    named: dict[str, Evidence] = {each.method: each for each in comparison.evidence}
     named[LAST_LAYER] = of_last.evidence[0]
     weights = {name: each.weights.astype(np.float64) for name, each in named.items()}
     query, *alone = runtime.encode([case.query, *case.sentences])
@@ -71,17 +71,17 @@ def measure(runtime: Runtime, cases: Iterable[Case]) -> list[dict[str, Any]]:
         for name in CONTESTANTS:
             if len(weights[name]) != len(case.sentences):
                 raise ValueError(f"{name} found {len(weights[name])} sentences in {case.passage!r}")
-            found = tuple(hit(weights[name], case.answer, depth) for depth in DEPTHS)
-            hits[case.task, case.group, name].append(found)
+            hits_of_case = tuple(hit(weights[name], case.answer, depth) for depth in DEPTHS)
+            hits[case.task, case.group, name].append(hits_of_case)
     rows = []
     for (task, group, name), values in hits.items():
         random = hits[task, group, RANDOM]
         row: dict[str, Any] = {"task": task, "group": group, "name": name, "cases": len(values)}
         for at, depth in enumerate(DEPTHS):
-            own = [each[at] for each in values]
-            row[f"hit@{depth}"] = figure(own)
+            hits_at_depth = [each[at] for each in values]
+            row[f"hit@{depth}"] = figure(hits_at_depth)
             row[f"hit@{depth} over random"] = figure(
-                [mine - chance[at] for mine, chance in zip(own, random, strict=True)]
+                [mine - chance[at] for mine, chance in zip(hits_at_depth, random, strict=True)]
             )
         rows.append(row)
     return rows

@@ -95,15 +95,15 @@ def held_out_functions() -> list[Function]:
     """Return the functions of the packages and library modules that training held out."""
     sources = [source for source in corpus.files() if source.part is Part.TEST]
     for name in sorted(TEST_PACKAGES):
-        if (found := packages.package(name)) is not None:
-            sources += packages.read(found)
+        if (package := packages.package(name)) is not None:
+            sources += packages.read(package)
     return [function for source in sources for function in parse(source)]
 
 
-def candidates(task: str, found: Iterable[Function]) -> list[Sentence]:
+def candidates(task: str, functions: Iterable[Function]) -> list[Sentence]:
     """Return the sentences that can be planted. Each text and each query is there once."""
     kept = []
-    for function in found:
+    for function in functions:
         first = first_sentence(function.docstring)
         if not is_plain(first):
             continue
@@ -129,24 +129,24 @@ def is_plain(text: str) -> bool:
 @functools.cache
 def all_cases(cases: int = CASES) -> tuple[Case, ...]:
     """Return as many cases of each task and group."""
-    found = held_out_functions()
+    functions = held_out_functions()
     return tuple(
-        case for task in TASKS for case in planted_cases(task, candidates(task, found), cases)
+        case for task in TASKS for case in planted_cases(task, candidates(task, functions), cases)
     )
 
 
-def first_cases(found: Iterable[Case], count: int) -> list[Case]:
+def first_cases(cases: Iterable[Case], count: int) -> list[Case]:
     """Return the first cases of each task and group."""
     used = Counter[tuple[str, str]]()
     kept = []
-    for case in found:
+    for case in cases:
         used[case.task, case.group] += 1
         if used[case.task, case.group] <= count:
             kept.append(case)
     return kept
 
 
-def planted_cases(task: str, found: Sequence[Sentence], cases: int) -> list[Case]:
+def planted_cases(task: str, sentences_: Sequence[Sentence], cases: int) -> list[Case]:
     """Return as many cases of each group, one group after the other.
 
     Raises:
@@ -154,14 +154,14 @@ def planted_cases(task: str, found: Sequence[Sentence], cases: int) -> list[Case
     """
     draw = random.Random(SEED)
     by_package = defaultdict[str, list[Sentence]](list)
-    for each in found:
+    for each in sentences_:
         by_package[each.package].append(each)
     used, kept = Counter[tuple[str, str]](), list[Case]()
     most = max(1, PACKAGE_SHARE * cases)
-    for each in draw.sample(found, len(found)):
+    for each in draw.sample(sentences_, len(sentences_)):
         others = by_package[each.package]
         group = each.overlap
-        full = sum(count for (own, _), count in used.items() if own == group) >= cases
+        full = sum(count for (each_group, _), count in used.items() if each_group == group) >= cases
         if full or len(others) < FEWEST_SENTENCES or used[group, each.package] >= most:
             continue
         case = _case(task, each, others, draw)
@@ -175,8 +175,8 @@ def planted_cases(task: str, found: Sequence[Sentence], cases: int) -> list[Case
 
 def _case(task: str, planted: Sentence, others: Sequence[Sentence], draw: random.Random) -> Case:
     count = draw.randint(SMALLEST, LARGEST)
-    rest = [each.text for each in others if each.function != planted.function]
-    texts = draw.sample(rest, count - 1)
+    distractors = [each.text for each in others if each.function != planted.function]
+    texts = draw.sample(distractors, count - 1)
     answer = draw.randrange(count)
     texts.insert(answer, planted.text)
     return Case(task, planted.package, planted.overlap, planted.query, tuple(texts), answer)

@@ -1,9 +1,12 @@
-"""Markdown report of the evaluation of evidence."""
+"""Markdown report of the evaluation of evidence, and the picture of its deletion curves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
+
+from matplotlib import pyplot as plt
 
 from bench.evidence import cost, planted
 from bench.evidence.chunking import GAIN, RIGHT_DOCUMENT
@@ -11,6 +14,7 @@ from bench.evidence.deletion import RANDOM_ORDERS, SHARES
 from bench.evidence.intervals import shown
 from bench.evidence.methods import DEPTHS, RANDOM
 from bench.frame.report import table
+from bench.serving.plots import save
 
 CRITERION = 1.3  # times the encoding alone, of late interaction evidence for 100 passages
 INTERVALS = "In brackets: 95 % bootstrap intervals."
@@ -56,10 +60,10 @@ def _planted(part: dict[str, Any]) -> list[str]:
         "",
     ]
     for task, about in planted.TASKS.items():
-        own = [row for row in rows if row["task"] == task]
-        lines += [f"### {task.capitalize()}", "", about, ""] if own else []
-        for group in dict.fromkeys(row["group"] for row in own):
-            lines += [*_hits([row for row in own if row["group"] == group]), ""]
+        of_task = [row for row in rows if row["task"] == task]
+        lines += [f"### {task.capitalize()}", "", about, ""] if of_task else []
+        for group in dict.fromkeys(row["group"] for row in of_task):
+            lines += [*_hits([row for row in of_task if row["group"] == group]), ""]
     return [*lines, *_no_better(rows), *LIMITS]
 
 
@@ -78,13 +82,13 @@ def _hits(rows: Rows) -> list[str]:
 
 def _no_better(rows: Rows) -> list[str]:
     """Return the methods whose gain over random may be none."""
-    found = [
+    items = [
         f"- {row['name']}, {row['task']}, {row['group']}: {shown(row['hit@1 over random'], '+')}"
         for row in rows
         if row["name"] != RANDOM and row["hit@1 over random"]["low"] <= 0
     ]
     none = ["- none"]
-    return ["No better than random in hit@1 (the interval reaches 0):", "", *(found or none), ""]
+    return ["No better than random in hit@1 (the interval reaches 0):", "", *(items or none), ""]
 
 
 LIMITS = [
@@ -173,15 +177,15 @@ def _cost(part: dict[str, Any]) -> list[str]:
         "",
     ]
     rows: Rows = part["rows"]
-    for place, size in dict.fromkeys((row["place"], row["passages"]) for row in rows):
-        lines += [f"### {place.capitalize()}, 1 query and {size} passages", ""]
+    for where, size in dict.fromkeys((row["place"], row["passages"]) for row in rows):
+        lines += [f"### {where.capitalize()}, 1 query and {size} passages", ""]
         cells = [
             (
                 *(row["name"], f"{row['ms']:.1f}", f"{row['ratio']:.2f}"),
                 *(f"{row['least']:.2f} to {row['most']:.2f}", str(row["rounds"])),
             )
             for row in rows
-            if (row["place"], row["passages"]) == (place, size)
+            if (row["place"], row["passages"]) == (where, size)
         ]
         lines += [*table(("call", "ms", f"to {cost.ENCODE}", "range", "rounds"), cells), ""]
     return [*lines, *_criterion(rows), ""]
@@ -197,3 +201,35 @@ def _criterion(rows: Rows) -> Iterator[str]:
                 f"{row['ratio']:.2f} times {cost.ENCODE}, at most {CRITERION} wanted: {met}."
             )
             yield ""
+
+
+COLOURS = {
+    "late_interaction": "#1b6ca8",
+    "occlusion": "#c9772b",
+    "attention": "#7a5195",
+    RANDOM: "#888888",
+}
+
+
+def deletion_curves(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Draw the mean score over the share of hidden words, with its 95 % intervals."""
+    panels = list(dict.fromkeys((row["task"], row["group"]) for row in rows))
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(3.6 * len(panels) + 0.8, 3.8), sharey=True, squeeze=False
+    )
+    shares = [100 * share for share in (0.0, *SHARES)]
+    for axis, (task, group) in zip(axes[0], panels, strict=True):
+        for row in (each for each in rows if (each["task"], each["group"]) == (task, group)):
+            name, points = row["name"], row["curve"]
+            low, high = ([point[end] for point in points] for end in ("low", "high"))
+            means = [point["mean"] for point in points]
+            style = "o--" if name == RANDOM else "o-"
+            axis.plot(shares, means, style, color=COLOURS[name], label=name, markersize=4)
+            axis.fill_between(shares, low, high, color=COLOURS[name], alpha=0.12, linewidth=0)
+        axis.set_title(f"{task}:\n{group}", fontsize=10)
+        axis.set_xlabel("words hidden, %")
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0][0].set_ylabel("score of the passage")
+    axes[0][0].legend(fontsize=8)
+    save(figure, path)

@@ -50,11 +50,11 @@ class Document(NamedTuple):
     @property
     def spans(self) -> list[tuple[int, int]]:
         """The characters of each section."""
-        found, at = [], 0
+        spans, at = [], 0
         for section in self.sections:
-            found.append((at, at + len(section.text)))
-            at = found[-1][1] + len(BETWEEN)
-        return found
+            spans.append((at, at + len(section.text)))
+            at = spans[-1][1] + len(BETWEEN)
+        return spans
 
 
 def documents() -> list[Document]:
@@ -62,15 +62,15 @@ def documents() -> list[Document]:
 
     A query that several sections have is dropped.
     """
-    seen, found = set[str](), []
+    seen, result = set[str](), []
     for name, text in sorted(topics.items(), key=lambda topic: (-len(topic[1]), topic[0])):
         paragraphs = [each.strip("\n") for each in re.split(r"\n\s*\n", text)]
         fresh = [each for each in paragraphs if " ".join(each.split()) not in seen]
         seen |= {" ".join(each.split()) for each in fresh}
         sections = [section(parts) for parts in grouped(fresh)]
         if len(sections) >= FEWEST_SECTIONS:
-            found.append(Document(name, tuple(sections)))
-    times = Counter(each.query for document in found for each in document.sections)
+            result.append(Document(name, tuple(sections)))
+    times = Counter(each.query for document in result for each in document.sections)
     return [
         document._replace(
             sections=tuple(
@@ -78,13 +78,13 @@ def documents() -> list[Document]:
                 for each in document.sections
             )
         )
-        for document in found
+        for document in result
     ]
 
 
 def grouped(paragraphs: Iterable[str]) -> list[list[str]]:
     """Return paragraphs by section, each on one line. A heading begins a section."""
-    found, words = list[list[str]](), SECTION_WORDS
+    groups, words = list[list[str]](), SECTION_WORDS
     for paragraph in paragraphs:
         if HEADING.fullmatch(paragraph.strip()):
             words = SECTION_WORDS
@@ -93,11 +93,11 @@ def grouped(paragraphs: Iterable[str]) -> list[list[str]]:
         if not line:
             continue
         if words >= SECTION_WORDS:
-            found.append([])
+            groups.append([])
             words = 0
-        found[-1].append(line)
+        groups[-1].append(line)
         words += len(line.split())
-    return found
+    return groups
 
 
 def section(paragraphs: list[str]) -> Section:
@@ -105,17 +105,17 @@ def section(paragraphs: list[str]) -> Section:
     for at, paragraph in enumerate(paragraphs):
         for span in sentence_spans(paragraph):
             sentence = paragraph[span.start : span.end]
-            rest = (paragraph[: span.start] + paragraph[span.end :].lstrip()).strip()
-            left = [*paragraphs[:at], *([rest] if rest else []), *paragraphs[at + 1 :]]
+            remainder = (paragraph[: span.start] + paragraph[span.end :].lstrip()).strip()
+            left = [*paragraphs[:at], *([remainder] if remainder else []), *paragraphs[at + 1 :]]
             if is_plain(sentence) and len(" ".join(left).split()) >= FEWEST_WORDS:
                 return Section(sentence, BETWEEN.join(left))
     return Section("", BETWEEN.join(paragraphs))
 
 
-def digest(found: Iterable[Document]) -> str:
+def digest(documents_: Iterable[Document]) -> str:
     """Return lower-case hex that identifies the documents and their queries."""
     sha256 = hashlib.sha256()
-    for document in found:
+    for document in documents_:
         for each in document.sections:
             sha256.update(f"{document.name}\0{each.query}\0{each.text}\0".encode())
     return sha256.hexdigest()

@@ -79,9 +79,9 @@ def cpu_of_others(root: int) -> float:
             below[int(fields[1])].append(number)
             # user and system time, then those of ended children
             used[number] = sum(map(int, fields[11:15]))
-    own, family = 0, [root]
+    family_ticks, family = 0, [root]
     while family:
         member = family.pop()
-        own += used.get(member, 0)
+        family_ticks += used.get(member, 0)
         family += below[member]
-    return (whole - own) / os.sysconf("SC_CLK_TCK")
+    return (whole - family_ticks) / os.sysconf("SC_CLK_TCK")

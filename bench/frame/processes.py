@@ -41,14 +41,14 @@ class Process:
         environment: Mapping[str, str] | None = None,
         folder: Path = ROOT,
         *,
-        asked: bool = False,
+        piped: bool = False,
     ) -> None:
-        """Start it. `asked`: over its standard input and output."""
+        """Start it. `piped`: for its standard input and output."""
         log.parent.mkdir(parents=True, exist_ok=True)
         clean = {
             name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")
         }
-        pipe = subprocess.PIPE if asked else None
+        pipe = subprocess.PIPE if piped else None
         self.log = log
         with log.open("w", encoding="utf-8") as errors:
             self._process = subprocess.Popen(
@@ -107,7 +107,7 @@ class Worker(Process):
     """Parent side of bench.peers.worker."""
 
     def __init__(self, python: Path | str, module: str, *arguments: str, log: Path) -> None:
-        super().__init__([str(python), "-m", module, *arguments], log, asked=True)
+        super().__init__([str(python), "-m", module, *arguments], log, piped=True)
 
     def ask(self, op: str, **fields: Any) -> dict[str, Any]:
         """Send a request and wait for its answer.
@@ -126,10 +126,10 @@ class Worker(Process):
         if not line:
             self._process.wait(STOP_SECONDS)
             raise self.failure()
-        found: dict[str, Any] = json.loads(line)
-        if "error" in found:
-            raise Failed(found["error"])
-        return found
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise Failed(answer["error"])
+        return answer
 
 
 class Service(Process):
@@ -169,8 +169,8 @@ class Service(Process):
     def _serving(self) -> list[dict[str, Any]]:
         """Return its log if it serves."""
         lines = self.log.read_text(encoding="utf-8").splitlines()
-        found = [json.loads(line) for line in lines if line[:1] == "{" and line[-1:] == "}"]
-        return found if any(each.get("event") == "serving" for each in found) else []
+        events = [json.loads(line) for line in lines if line[:1] == "{" and line[-1:] == "}"]
+        return events if any(each.get("event") == "serving" for each in events) else []
 
 
 def serve(bundle: Path, *flags: str) -> list[str]:
@@ -212,10 +212,10 @@ def wait_for(ready: Any, process: Process, seconds: float, pause: float = 0.1) -
         Failed: the process ends first, or the time is up.
     """
     deadline = time.monotonic() + seconds
-    while not (found := ready()):
+    while not (result := ready()):
         if process.ended:
             raise process.failure()
         if time.monotonic() > deadline:
             raise Failed(f"not ready after {seconds:.0f} s (see {process.log.name})")
         time.sleep(pause)
-    return found
+    return result

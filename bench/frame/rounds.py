@@ -26,12 +26,12 @@ def results(
     contestants: Mapping[str, Callable[[], T]], rounds: int, warm_up: int = 1
 ) -> dict[str, list[T]]:
     """Return what each contestant returns in each round that counts."""
-    found: dict[str, list[T]] = {name: [] for name in contestants}
+    by_name: dict[str, list[T]] = {name: [] for name in contestants}
     for number, name in turns(list(contestants), rounds, warm_up):
         taken = contestants[name]()
         if number >= 0:
-            found[name].append(taken)
-    return found
+            by_name[name].append(taken)
+    return by_name
 
 
 def times(contestants: Contestants, rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
@@ -51,8 +51,8 @@ def times(contestants: Contestants, rounds: int, warm_up: int = 1) -> dict[str, 
 
 def medians(contestants: Contestants, rounds: int) -> dict[str, float]:
     """Return the median milliseconds of each contestant, after two rounds of warm-up."""
-    found = times(contestants, rounds, warm_up=2)
-    return {name: statistics.median(values) for name, values in found.items()}
+    by_name = times(contestants, rounds, warm_up=2)
+    return {name: statistics.median(values) for name, values in by_name.items()}
 
 
 class Spread(NamedTuple):
@@ -67,6 +67,6 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(statistics.median(values), min(values), max(values))
 
 
-def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+def ratios(ours: Sequence[float], others: Sequence[float]) -> list[float]:
     """Return the ratio of each round: a slower machine changes both."""
-    return [one / other for one, other in zip(ours, theirs, strict=False)]
+    return [one / other for one, other in zip(ours, others, strict=False)]

@@ -40,7 +40,7 @@ from bench.gpu import (
 )
 from bench.gpu.budget import MOST_ROUNDS, Allowance, Budget, Clock, Deadline
 from bench.gpu.device import Device
-from bench.gpu.interleaved import told
+from bench.gpu.interleaved import in_one_line
 from bench.gpu.prepare import Unprepared, prepare, require
 from bench.gpu.watchdog import watchdog
 from headlight.errors import BundleError
@@ -129,7 +129,7 @@ class Run:
         self._begun = clock()
         texts.texts(options.texts)  # read now, not in the time of a section
         self.budget = Budget(options.budget_seconds, SHARES, clock, options.rounds)
-        self.found: dict[str, Any] = {
+        self.value: dict[str, Any] = {
             "command": " ".join(["python -m bench.gpu", *sys.argv[1:]]),
             "rehearsal": self.rehearsal,
             "options": {
@@ -208,7 +208,7 @@ class Run:
             options.compile_backend,
             min(MOST_COMPARED, options.texts),
         )
-        rows = self.found[speed.SECTION] = []
+        rows = self.value[speed.SECTION] = []
         for row in speed.speed(setting, self.budget, mine):
             rows.append(row)
             self.write()
@@ -222,20 +222,20 @@ class Run:
                 self.budget.skip(name, "all of it")
                 return
             try:
-                self.found[name] = section(mine)
+                self.value[name] = section(mine)
             except Exception as error:  # the other sections go on
-                self.found["failed"][name] = told(error)
-                print(f"{name} failed: {told(error)}", flush=True)
+                self.value["failed"][name] = in_one_line(error)
+                print(f"{name} failed: {in_one_line(error)}", flush=True)
         self.write()
 
     def write(self) -> None:
         """Write the results so far."""
-        self.found["seconds"] = self._clock() - self._begun
-        results.write(self.found, self.options.out)
+        self.value["seconds"] = self._clock() - self._begun
+        results.write(self.value, self.options.out)
 
     def draw(self) -> None:
         """Draw the picture, and write the report that shows it."""
-        results.draw(self.found, self.options.out)
+        results.draw(self.value, self.options.out)
         self.write()
 
 
@@ -270,7 +270,7 @@ def main() -> int:
     with watchdog(run.budget.remaining + GRACE_SECONDS):
         run.all()
     run.draw()
-    print("\n".join(report.lines(run.found)))
+    print("\n".join(report.lines(run.numbers)))
     return 0
 
 

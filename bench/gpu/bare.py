@@ -30,8 +30,8 @@ class Bound:
 
     def pooled(self) -> Floats:
         """Return the last run's vectors, on the host."""
-        found: Floats = self.outputs["pooled"].cpu().numpy()
-        return found
+        pooled: Floats = self.outputs["pooled"].cpu().numpy()
+        return pooled
 
 
 class Bare:

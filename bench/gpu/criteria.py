@@ -30,8 +30,8 @@ def criteria(run: dict[str, Any]) -> list[Criterion]:
 
 def numbers(run: dict[str, Any]) -> list[Criterion]:
     """Return the parity criteria, over all trained models together."""
-    found = run.get("parity", {})
-    enough = _of_trained(found, "fp32", _relative, lambda one: one["whole"] >= FEWEST_WHOLE)
+    by_model = run.get("parity", {})
+    enough = _of_trained(by_model, "fp32", _relative, lambda one: one["whole"] >= FEWEST_WHOLE)
     worst = _largest(enough, len(TRAINED))
     all_ = [
         Criterion(
@@ -41,28 +41,28 @@ def numbers(run: dict[str, Any]) -> list[Criterion]:
             at_most=True,
         )
     ]
-    for precision, asked in COSINES.items():
+    for precision, limit in COSINES.items():
         enough = _of_trained(
-            found, precision, _least, lambda one: one["cosine"]["texts"] >= FEWEST_COSINES
+            by_model, precision, _least, lambda one: one["cosine"]["texts"] >= FEWEST_COSINES
         )
         least = _smallest(enough, len(TRAINED))
         all_.append(
-            Criterion(f"parity in {precision}: least cosine of pooled vectors", asked, least)
+            Criterion(f"parity in {precision}: least cosine of pooled vectors", limit, least)
         )
     gates = [
         value
         for p in ("fp32", *COSINES)
-        for value in _of_trained(found, p, lambda one: float(one["gate"] == ""))
+        for value in _of_trained(by_model, p, lambda one: float(one["gate"] == ""))
     ]
     passed = sum(gates) / len(gates) if len(gates) == len(TRAINED) * (1 + len(COSINES)) else None
     return [*all_, Criterion("share of start-up gates passed, in each precision", 1.0, passed)]
 
 
 def _of_trained(
-    found: dict[str, Any], precision: str, value: Any, counts: Any = lambda _: True
+    by_model: dict[str, Any], precision: str, value: Any, counts: Any = lambda _: True
 ) -> list[float]:
     """Return the value of each trained model that took part and satisfies `counts`."""
-    parts = [found.get(name, {}).get(precision, {"error": ""}) for name in TRAINED]
+    parts = [by_model.get(name, {}).get(precision, {"error": ""}) for name in TRAINED]
     return [float(value(part)) for part in parts if "error" not in part and counts(part)]
 
 
@@ -96,7 +96,7 @@ def throughput(run: dict[str, Any]) -> list[Criterion]:
         row for row in rows if row.get("kind") == "length" and row.get("length") == PEAK_LENGTH
     ]
     peak = run.get("ceilings", {}).get("fp16")
-    found = [
+    result = [
         Criterion(f"{named} torch.compile's", OF_COMPILED, ratio(ours, best_rate(mix, COMPILED))),
         Criterion(
             f"{named} those of eager torch with the fused kernel",
@@ -104,17 +104,17 @@ def throughput(run: dict[str, Any]) -> list[Criterion]:
             ratio(ours, best_rate(mix, FUSED)),
         ),
     ]
-    for name, asked in ((ENGINE, OF_PEAK), (BARE, None)):
+    for name, limit in ((ENGINE, OF_PEAK), (BARE, None)):
         what = (
             f"{BASE}, fp16, batches of {PEAK_LENGTH} tokens: share of the measured "
             f"matrix peak, {name}"
         )
-        found.append(
+        result.append(
             Criterion(
-                what, asked, ratio(best_flops(batches, name), None if peak is None else peak * 1e12)
+                what, limit, ratio(best_flops(batches, name), None if peak is None else peak * 1e12)
             )
         )
-    return found
+    return result
 
 
 def ratio(over: float | None, under: float | None) -> float | None:
@@ -143,21 +143,21 @@ def best_flops(rows: Iterable[dict[str, Any]], name: str) -> float | None:
 
 def short_text(run: dict[str, Any]) -> list[Criterion]:
     """Return the criterion of a short text; the fastest precision counts, and is named."""
-    told = run.get("one short text", {})
-    precisions = told.get("precisions", {}) if told.get("encoder") == MINILM else {}
-    found = {name: one["p50_ms"] for name, one in precisions.items() if "p50_ms" in one}
-    best = min(found, key=lambda name: found[name], default=None)
+    section = run.get("one short text", {})
+    precisions = section.get("precisions", {}) if section.get("encoder") == MINILM else {}
+    p50 = {name: one["p50_ms"] for name, one in precisions.items() if "p50_ms" in one}
+    best = min(p50, key=lambda name: p50[name], default=None)
     what = f"{MINILM}: one short text in the engine, p50 in ms"
     return [
-        Criterion(what, SHORT_MS, None if best is None else found[best], best or "", at_most=True)
+        Criterion(what, SHORT_MS, None if best is None else p50[best], best or "", at_most=True)
     ]
 
 
 def over_the_wire(run: dict[str, Any]) -> list[Criterion]:
     """Return the criterion of requested batches, beside the engine at its best batch size."""
     served = run.get("served", {})
-    asked = served.get("encoder") == MINILM and served.get("group") == GROUP
-    measured = served.get("measured", {}) if asked else {}
+    comparable = served.get("encoder") == MINILM and served.get("group") == GROUP
+    measured = served.get("measured", {}) if comparable else {}
     ours = measured.get(SERVED, {}).get(BATCHES, {}).get("texts_per_s")
     alone = measured.get(ALONE, {})
     share, what = (
@@ -170,10 +170,10 @@ def over_the_wire(run: dict[str, Any]) -> list[Criterion]:
 
 def attention(run: dict[str, Any]) -> list[Criterion]:
     """Return the cost of attention, which has no threshold."""
-    found, told = [], f"{WHOLE_MAPS} of all layers, over {VECTORS_ALONE}"
+    result, title = [], f"{WHOLE_MAPS} of all layers, over {VECTORS_ALONE}"
     for row in run.get("attention", []):
         times = row.get("times", {})
         whole, alone = (times.get(name, {}).get("ms") for name in (WHOLE_MAPS, VECTORS_ALONE))
-        what = f"{row['size']}, {row['texts']} x {row['length']}: {told}"
-        found.append(Criterion(what, None, ratio(whole, alone)))
-    return found or [Criterion(told, None, None)]
+        what = f"{row['size']}, {row['texts']} x {row['length']}: {title}"
+        result.append(Criterion(what, None, ratio(whole, alone)))
+    return result or [Criterion(title, None, None)]

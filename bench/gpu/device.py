@@ -98,7 +98,7 @@ class Device:
 
     def describe(self) -> dict[str, Any]:
         """Return names and versions, for the report."""
-        versions = {package: found for package in PACKAGES if (found := _version(package))}
+        versions = {package: text for package in PACKAGES if (text := _version(package))}
         about: dict[str, Any] = {
             "provider": self.provider,
             "machine": machine(versions),
@@ -121,7 +121,7 @@ class Device:
             seconds: of each try.
             small: for rehearsals.
         """
-        found: dict[str, float] = {}
+        best: dict[str, float] = {}
         for precision, dtype in DTYPES.items():
             for m, k, n in ((256, 256, 256),) if small else PRODUCTS:
                 a, b = (
@@ -129,15 +129,15 @@ class Device:
                 )
                 out = torch.empty((m, n), dtype=dtype, device=self.torch)
                 took = self._best(lambda a=a, b=b, out=out: torch.mm(a, b, out=out), seconds)
-                found[precision] = max(found.get(precision, 0.0), 2 * m * k * n / took / 1e12)
+                best[precision] = max(best.get(precision, 0.0), 2 * m * k * n / took / 1e12)
         for size in SMALL_COPIES if small else COPIES:
             try:
-                found["copy"] = self._copy(size, seconds)
+                best["copy"] = self._copy(size, seconds)
                 break
             # other processes have it: the peaks stay, and a smaller copy may fit
             except torch.OutOfMemoryError:
                 self.release()
-        return found
+        return best
 
     def _copy(self, size: int, seconds: float) -> float:
         """Return GB/s of a copy."""

@@ -16,7 +16,7 @@ from bench.frame.rounds import Contestants
 from bench.gpu.bare import Bare, Bound, batch
 from bench.gpu.budget import Allowance
 from bench.gpu.device import Device
-from bench.gpu.interleaved import told
+from bench.gpu.interleaved import in_one_line
 from bench.gpu.parity import cosine
 from bench.gpu.peers import FIXED, UNMASKED, Compiled, Forward, NotMeasured, peers, reference
 from bench.gpu.sizes import encoder_of
@@ -61,11 +61,11 @@ class Field:
         padded = [pad(list(one)) for one in texts]
         items = [[EncodeItem(ids, VECTORS) for ids in one] for one in texts]
         bound = self.bound(padded)
-        found: Contestants = {
+        result: Contestants = {
             ENGINE: lambda: [self.runtime.engine.run(one, wide=len(one) == 1) for one in items],
             BARE: lambda: self.bare.run_all(bound),
         }
-        return found | {
+        return result | {
             name: functools.partial(_all, call, padded) for name, call in self.peers(padded).items()
         }
 
@@ -74,17 +74,17 @@ class Field:
 
         With padding, vectors without a mask are wrong.
         """
-        found, whole = dict(self.torch), all(mask.all() for _, mask in padded)
+        result, whole = dict(self.torch), all(mask.all() for _, mask in padded)
         if not whole:
-            found.pop(UNMASKED)
+            result.pop(UNMASKED)
         if (
             not whole
             or len(padded) > 1
             or len(padded[0][0]) == 1
             or padded[0][0].shape[1] != self.chief
         ):
-            found.pop(FIXED, None)
-        return found
+            result.pop(FIXED, None)
+        return result
 
     def bound(self, padded: Sequence[tuple[Ids, Ids]]) -> list[Bound]:
         dim = self.exact.config.pooled_dim
@@ -142,8 +142,8 @@ class Field:
         padded, some = [pad(list(one)) for one in texts], list(texts[0][:COMPARED])
         ids, mask = pad(some)
         with torch.inference_mode():
-            here = [torch.from_numpy(array).to(self.device.torch) for array in (ids, mask)]
-            expected = self.exact(*here).pooled.cpu().numpy()
+            tensors = [torch.from_numpy(array).to(self.device.torch) for array in (ids, mask)]
+            expected = self.exact(*tensors).pooled.cpu().numpy()
 
         def engine() -> list[Any]:
             return [
@@ -161,23 +161,23 @@ class Field:
             # The whole batch if it was compiled for one shape: another shape would be compiled
             # anew.
             calls[name] = functools.partial(call, *(padded[0] if name == FIXED else (ids, mask)))
-        apart, found = self.apart(texts), dict[str, float | str]()
+        apart, by_name = self.apart(texts), dict[str, float | str]()
         for name, vectors in calls.items():
             if apart:
                 self.release()
-            found[name] = _least(vectors, expected)
-            if failed(found[name]):
+            by_name[name] = _least(vectors, expected)
+            if failed(by_name[name]):
                 self.release(cycles=True)
-                found[name] = _least(vectors, expected)
-        return found
+                by_name[name] = _least(vectors, expected)
+        return by_name
 
 
-def failed(said: float | str) -> bool:
+def failed(result: float | str) -> bool:
     """Return whether a contestant failed, by its result: others may have left it no memory.
 
     A contestant that was not started did not fail.
     """
-    return isinstance(said, str) and said != "" and not said.startswith(NotMeasured.__name__)
+    return isinstance(result, str) and result != "" and not result.startswith(NotMeasured.__name__)
 
 
 def _least(call: Callable[[], Any], expected: Floats) -> float | str:
@@ -188,7 +188,7 @@ def _least(call: Callable[[], Any], expected: Floats) -> float | str:
     try:
         return min(map(cosine, call()[: len(expected)], expected))
     except Exception as error:  # libraries raise many types; the report has their messages
-        return told(error)
+        return in_one_line(error)
 
 
 def _all(call: Forward | Compiled, padded: Sequence[tuple[Ids, Ids]]) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bench.gpu.bare import Bare
 from bench.gpu.device import DTYPES, Device
-from bench.gpu.interleaved import told
+from bench.gpu.interleaved import in_one_line
 from bench.gpu.parity import distance
 from bench.gpu.peers import Unmasked
 from headlight.runtime.values import Floats
@@ -109,25 +109,25 @@ def operator_table(device: Device) -> list[dict[str, Any]]:
 
     Plain operations come last.
     """
-    found = []
+    rows = []
     for precision in ONNX_TYPES:
         for masked in (False, True):
             for mode in (None, *MODES):
                 about: dict[str, Any] = {"precision": precision, "masked": masked}
                 about["gives"] = "context alone" if mode is None else MODES[mode]
-                found.append(about | _tried(device, precision, masked, mode))
-        found.append(
+                rows.append(about | _tried(device, precision, masked, mode))
+        rows.append(
             {"precision": precision, "masked": True, "gives": f"plain operations: {WEIGHTS}"}
         )
-        found[-1] |= _tried(device, precision, True, PLAIN)
-    return found
+        rows[-1] |= _tried(device, precision, True, PLAIN)
+    return rows
 
 
 def _tried(device: Device, precision: str, masked: bool, mode: int | None) -> dict[str, Any]:
     try:
         return _distances(device, precision, masked, mode)
     except Exception as error:  # the error is the result
-        return {"error": told(error)}
+        return {"error": in_one_line(error)}
 
 
 def _distances(device: Device, precision: str, masked: bool, mode: int | None) -> dict[str, Any]:
@@ -188,8 +188,8 @@ def _graph(precision: str, masked: bool, mode: int | None) -> bytes:
         [helper.make_tensor("scale", kind, [1], [SHAPE[3] ** -0.5])] if mode == PLAIN else [],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
-    found: bytes = model.SerializeToString()
-    return found
+    content: bytes = model.SerializeToString()
+    return content
 
 
 def _operator(inputs: list[str], mode: int | None) -> Any:

@@ -39,7 +39,7 @@ class Timing:
         }
 
 
-def told(error: BaseException) -> str:
+def in_one_line(error: BaseException) -> str:
     """Return an error in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split()):.{LONGEST_ERROR}}"
 
@@ -69,7 +69,7 @@ def interleave(contestants: Contestants, deadline: Deadline, fewest: int = 0) ->
             try:
                 contestants[name]()
             except Exception as error:  # libraries raise many types; the report has their messages
-                failed[name] = told(error)
+                failed[name] = in_one_line(error)
                 continue
             if counted:
                 times[name].append(1000 * (deadline.now() - begin))
@@ -86,11 +86,11 @@ def one_by_one(
 
     `between` runs before each.
     """
-    found: dict[str, Timing] = {}
+    timings: dict[str, Timing] = {}
     for at, (name, call) in enumerate(contestants.items()):
         between()
-        found |= interleave({name: call}, deadline.part(1 / (len(contestants) - at)), fewest)
-    return found
+        timings |= interleave({name: call}, deadline.part(1 / (len(contestants) - at)), fewest)
+    return timings
 
 
 def timing(ms: list[float]) -> Timing:

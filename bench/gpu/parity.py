@@ -12,7 +12,7 @@ import torch
 
 from bench.gpu.budget import Deadline
 from bench.gpu.device import DTYPES, Device
-from bench.gpu.interleaved import told
+from bench.gpu.interleaved import in_one_line
 from bench.gpu.peers import reference
 from bench.gpu.sizes import encoder_of
 from bench.gpu.texts import read
@@ -36,19 +36,19 @@ def parity(
 
     `count`: of the texts. If time runs out, fewer are compared, and the result has their number.
     """
-    found: dict[str, Any] = {name: {} for name in names}
+    result: dict[str, Any] = {name: {} for name in names}
     cases = [(name, precision) for name in names for precision in DTYPES]
     for at, (name, precision) in enumerate(cases):
         if at and deadline.over:
-            found[name][precision] = {"error": "no time was left"}
+            result[name][precision] = {"error": "no time was left"}
             continue
         try:
-            found[name][precision] = _of_one(
+            result[name][precision] = _of_one(
                 bundles / name, precision, device, count, deadline.part(1 / (len(cases) - at))
             )
         except Exception as error:  # a failing precision is a finding, and no reason to stop
-            found[name][precision] = {"error": told(error)}
-    return found
+            result[name][precision] = {"error": in_one_line(error)}
+    return result
 
 
 def _of_one(
@@ -78,7 +78,7 @@ def _parity_check(runtime: Runtime) -> str:
     try:
         runtime.check_golden()
     except Exception as error:  # for any error the service would not have started
-        return told(error)
+        return in_one_line(error)
     return ""
 
 
@@ -127,14 +127,14 @@ def expected_outputs(exact: Encoder, ids: Ids, device: Device) -> dict[str, Floa
     """
     with torch.inference_mode():
         out = exact(torch.from_numpy(ids)[None].to(device.torch), fused=False)
-    found = {
+    outputs = {
         "pooled": out.pooled[0],
         "tokens": out.tokens[0],
         "hidden": torch.cat(out.hidden),
         "attention": torch.cat(out.attention),
         "scores": torch.cat(out.scores),
     }
-    return {name: value.cpu().numpy() for name, value in found.items()}
+    return {name: value.cpu().numpy() for name, value in outputs.items()}
 
 
 def cosines(
@@ -145,15 +145,15 @@ def cosines(
     PyTorch encodes each text alone. In batches of near lengths: at least one text, the others as
     time permits.
     """
-    found, alone = list[float](), Selection()  # one object for all items, as the service has it
+    values, alone = list[float](), Selection()  # one object for all items, as the service has it
     batches = plan([len(ids) for ids in texts], squared=False, tokens=BATCH_TOKENS)
     # Drawn: the plan begins with the longest, so a partial run would have one length.
     for rows in random.sample(batches, len(batches)):
-        if found and deadline.over:
+        if values and deadline.over:
             break
         results = runtime.engine.run([EncodeItem(texts[row], alone) for row in rows])
         for row, result in zip(rows, results, strict=True):
-            if found and deadline.over:
+            if values and deadline.over:
                 break
             with torch.inference_mode():
                 expected = (
@@ -162,8 +162,8 @@ def cosines(
                     .cpu()
                     .numpy()
                 )
-            found.append(cosine(result.pooled, expected))
-    return {"least": min(found), "mean": float(np.mean(found)), "texts": len(found)}
+            values.append(cosine(result.pooled, expected))
+    return {"least": min(values), "mean": float(np.mean(values)), "texts": len(values)}
 
 
 def cosine(a: Any, b: Any) -> float:

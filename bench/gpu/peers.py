@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bench.gpu.budget import Allowance
 from bench.gpu.device import DTYPES, Device
-from bench.gpu.interleaved import told
+from bench.gpu.interleaved import in_one_line
 from headlight.runtime.providers.device_faults import fault
 from headlight.runtime.values import Floats, Ids
 from headlight_model.encoder import Encoder
@@ -43,9 +43,9 @@ class Unmasked(Encoder):
 
 def unmasked(encoder: Encoder) -> Encoder:
     """Return an encoder with the same weights and no mask."""
-    found = copy.copy(encoder)
-    found.__class__ = Unmasked
-    return found
+    copied = copy.copy(encoder)
+    copied.__class__ = Unmasked
+    return copied
 
 
 def forward(call: Callable[..., Any], device: Device, *, fused: bool) -> Forward:
@@ -53,9 +53,9 @@ def forward(call: Callable[..., Any], device: Device, *, fused: bool) -> Forward
 
     def run(ids: Ids, mask: Ids) -> Floats:
         with torch.inference_mode():
-            here = [torch.from_numpy(array).to(device.torch) for array in (ids, mask)]
-            found: Floats = call(*here, fused=fused).pooled.float().cpu().numpy()
-        return found
+            tensors = [torch.from_numpy(array).to(device.torch) for array in (ids, mask)]
+            pooled: Floats = call(*tensors, fused=fused).pooled.float().cpu().numpy()
+        return pooled
 
     return run
 
@@ -114,11 +114,11 @@ class Compiled:
             )
         try:
             with self._allowance.timed(taken):
-                found = self._run(ids, mask)
+                vectors = self._run(ids, mask)
             self._seen.add(ids.shape)
         except Exception as error:
             if known is None and fault(error) != "full":  # a smaller batch may fit
-                self._refused[kind] = told(error)
+                self._refused[kind] = in_one_line(error)
             raise
         finally:
             self.seconds[kind] = (known or 0.0) + taken[-1]
@@ -126,7 +126,7 @@ class Compiled:
                 self._expected = taken[-1]
             else:
                 self._later[kind] = max(self._later.get(kind, 0.0), taken[-1])
-        return found
+        return vectors
 
 
 def peers(
@@ -145,16 +145,16 @@ def peers(
     # PyTorch compiles one piece of code at most 8 times, for all encoders. Then it runs eagerly,
     # without a warning.
     torch.compiler.reset()
-    own = copy.deepcopy(encoder).to(device.torch, DTYPES[precision])
-    found: dict[str, Forward | Compiled] = {
-        PLAIN: forward(own, device, fused=False),
-        FUSED: forward(own, device, fused=True),
-        UNMASKED: forward(unmasked(own), device, fused=True),
+    copied = copy.deepcopy(encoder).to(device.torch, DTYPES[precision])
+    result: dict[str, Forward | Compiled] = {
+        PLAIN: forward(copied, device, fused=False),
+        FUSED: forward(copied, device, fused=True),
+        UNMASKED: forward(unmasked(copied), device, fused=True),
     }
     if precision != "fp32":
-        found[COMPILED] = Compiled(own, device, allowance, backend, expected)
-        found[FIXED] = Compiled(unmasked(own), device, allowance, backend, expected, free=False)
-    return found
+        result[COMPILED] = Compiled(copied, device, allowance, backend, expected)
+        result[FIXED] = Compiled(unmasked(copied), device, allowance, backend, expected, free=False)
+    return result
 
 
 def reference(encoder: Encoder, device: Device) -> Encoder:

@@ -44,7 +44,7 @@ def heading(run: dict[str, Any]) -> Lines:
     title = f"# On a GPU: {device['name']}" if not run["rehearsal"] else "# A rehearsal on a CPU"
     warning = "**Its figures say nothing of a GPU**: it shows that the program runs, and no more."
     ceilings = run.get("ceilings", {})
-    told = ", ".join(f"{name} {ceilings[name]:.4g} TFLOP/s" for name in DTYPES if name in ceilings)
+    peaks = ", ".join(f"{name} {ceilings[name]:.4g} TFLOP/s" for name in DTYPES if name in ceilings)
     copy = (
         f"; a copy within its memory, read and written, {ceilings['copy']:.4g} GB/s"
         if "copy" in ceilings
@@ -61,7 +61,7 @@ def heading(run: dict[str, Any]) -> Lines:
         ),
         "",
         *gpu,
-        f"The device at its best in this run: {told or ABSENT}{copy}.",
+        f"The device at its best in this run: {peaks or ABSENT}{copy}.",
         *(["", f"![tokens a second]({run['picture']})"] if "picture" in run else []),
     ]
 
@@ -69,17 +69,17 @@ def heading(run: dict[str, Any]) -> Lines:
 def criteria_table(run: dict[str, Any]) -> Lines:
     rows = []
     for one in criteria(run):
-        asked = (
-            "" if one.asked is None else f"{'at most' if one.at_most else 'at least'} {one.asked:g}"
+        limit = (
+            "" if one.bound is None else f"{'at most' if one.at_most else 'at least'} {one.bound:g}"
         )
-        value = ABSENT if one.found is None else f"{one.found:.6g}"
-        verdict = "rehearsal" if run["rehearsal"] and one.found is not None else one.verdict
-        rows.append((one.what, asked, value, "" if one.found is None else verdict, one.note))
+        value = ABSENT if one.value is None else f"{one.value:.6g}"
+        verdict = "rehearsal" if run["rehearsal"] and one.value is not None else one.verdict
+        rows.append((one.what, limit, value, "" if one.value is None else verdict, one.note))
     return table(("", "asked", "measured", "", ""), rows)
 
 
 def parity_tables(run: dict[str, Any]) -> Lines:
-    found = [
+    lines = [
         (
             "Largest distance over the largest number that PyTorch gives, in float32, TF32 off, "
             "of each text alone:"
@@ -99,7 +99,7 @@ def parity_tables(run: dict[str, Any]) -> Lines:
             whole, texts = (str(n) for n in (one["whole"], one["cosine"]["texts"]))
             rows.append((name, precision, *outputs, whole, *cosine, texts, one["gate"] or "passes"))
     heads = ("", "", *OUTPUTS, "texts", "cosine of pooled, least", "mean", "texts", "start-up gate")
-    return [*found, *(table(heads, rows) if rows else [ABSENT])]
+    return [*lines, *(table(heads, rows) if rows else [ABSENT])]
 
 
 def operator_table(run: dict[str, Any]) -> Lines:
@@ -121,13 +121,13 @@ def operator_table(run: dict[str, Any]) -> Lines:
 
 def speed_tables(run: dict[str, Any]) -> Lines:
     """Return a table for each encoder in each precision."""
-    found: Lines = []
+    lines: Lines = []
     rows = run.get("speed", [])
     for size, precision in dict.fromkeys((row["size"], row["precision"]) for row in rows):
         mine = [row for row in rows if (row["size"], row["precision"]) == (size, precision)]
-        found += [f"### {size}, {precision}", ""]
-        found += [WIDENED, ""] if multiplied(precision) != precision else []
-        found += [f"{ABSENT}: {row['error']}" for row in mine if "error" in row]
+        lines += [f"### {size}, {precision}", ""]
+        lines += [WIDENED, ""] if multiplied(precision) != precision else []
+        lines += [f"{ABSENT}: {row['error']}" for row in mine if "error" in row]
         compiled = [
             f"{kind} {s:.0f} s"
             for row in mine
@@ -135,8 +135,8 @@ def speed_tables(run: dict[str, Any]) -> Lines:
             for kind, s in row["seconds"].items()
         ]
         timed = [row for row in mine if "times" in row]
-        found += [*speed_table(timed, run.get("ceilings", {}), precision), ""] if timed else [""]
-        found += [f"Compiling, not counted above: {', '.join(compiled)}.", ""] if compiled else []
+        lines += [*speed_table(timed, run.get("ceilings", {}), precision), ""] if timed else [""]
+        lines += [f"Compiling, not counted above: {', '.join(compiled)}.", ""] if compiled else []
     about = (
         "Thousands of real tokens a second, in brackets the milliseconds. Of the engine: "
         "operations on real tokens over the matrix peak, the least bytes that must move over the "
@@ -148,7 +148,7 @@ def speed_tables(run: dict[str, Any]) -> Lines:
         "can do where they are all of one length. "
         "What it does then is measured at one of the lengths."
     )
-    return [about, "", *found[:-1]] if found else [ABSENT]
+    return [about, "", *lines[:-1]] if lines else [ABSENT]
 
 
 def speed_table(
@@ -205,7 +205,7 @@ def _rate(row: dict[str, Any], name: str) -> str:
 
 
 def short_table(run: dict[str, Any]) -> Lines:
-    found = run.get("one short text", {})
+    section = run.get("one short text", {})
     rows = [
         (
             name,
@@ -220,10 +220,10 @@ def short_table(run: dict[str, Any]) -> Lines:
         )
         if "p50_ms" in one
         else (name, ABSENT, ABSENT, "", one["error"])
-        for name, one in found.get("precisions", {}).items()
+        for name, one in section.get("precisions", {}).items()
     ]
     return (
-        table((found.get("encoder", ""), "p50 ms", "p99 ms", "tokens", "calls"), rows)
+        table((section.get("encoder", ""), "p50 ms", "p99 ms", "tokens", "calls"), rows)
         if rows
         else [ABSENT]
     )
@@ -249,11 +249,11 @@ def _cost(row: dict[str, Any], form: str) -> str:
 
 
 def served_table(run: dict[str, Any]) -> Lines:
-    found = run.get("served", {})
-    if not found.get("measured"):
+    section = run.get("served", {})
+    if not section.get("measured"):
         return [ABSENT]
     rows = []
-    for name, by_workload in found["measured"].items():
+    for name, by_workload in section["measured"].items():
         if "texts_per_s" in by_workload:
             label = f"batches of {by_workload['batch_tokens']} tokens, its best"
             rows.append((name, label, f"{by_workload['texts_per_s']:.0f}", "", "", ""))
@@ -264,19 +264,19 @@ def served_table(run: dict[str, Any]) -> Lines:
                 for key in ("p50_ms", "p99_ms", "cpu_ms")
             ]
             rows.append((name, workload, f"{one['texts_per_s']:.0f}", *cells))
-    failed = [f"- {name}: {ABSENT}: {error}" for name, error in found["failed"].items()]
+    failed = [f"- {name}: {ABSENT}: {error}" for name, error in section["failed"].items()]
     about = (
-        f"{found['encoder']} in {found['precision']}, `{' '.join(found['flags'])}`; "
-        f"batches and messages of {found['group']} texts."
+        f"{section['encoder']} in {section['precision']}, `{' '.join(section['flags'])}`; "
+        f"batches and messages of {section['group']} texts."
     )
     heads = ("", "", "texts/s", "p50 ms", "p99 ms", "CPU ms a text")
     return [about, "", *table(heads, rows), *(["", *failed] if failed else [])]
 
 
 def experiment_tables(run: dict[str, Any]) -> Lines:
-    found = run.get("experiments", {})
+    section = run.get("experiments", {})
     parts: Lines = []
-    for name, one in found.items():
+    for name, one in section.items():
         if not isinstance(one, dict):
             continue
         parts += [f"### {name[0].upper()}{name[1:]}", ""]
@@ -296,16 +296,16 @@ def experiment_tables(run: dict[str, Any]) -> Lines:
             rows.append((which, ms, *extra, "" if held is None else f"{held / 2**20:.0f}"))
         parts += [*table(("", "ms", "least cosine", "MiB held"), rows), ""]
     about = (
-        f"{found.get('encoder')} in {found.get('precision')}; "
+        f"{section.get('encoder')} in {section.get('precision')}; "
         "each experiment's contestants in turns."
     )
     return [about, "", *parts[:-1]] if parts else [ABSENT]
 
 
 def left_out(run: dict[str, Any]) -> Lines:
-    found = [
+    lines = [
         f"- {section}: there was no time for {'; '.join(what)}"
         for section, what in run["cut"].items()
     ]
-    found += [f"- {section}: {error}" for section, error in run["failed"].items()]
-    return found or ["Nothing was left out for want of time."]
+    lines += [f"- {section}: {error}" for section, error in run["failed"].items()]
+    return lines or ["Nothing was left out for want of time."]

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu import report
-from bench.gpu.interleaved import told
+from bench.gpu.interleaved import in_one_line
 
 PICTURE = "gpu.png"
 
 
-def write(found: dict[str, Any], out: Path) -> None:
+def write(run: dict[str, Any], out: Path) -> None:
     """Write gpu.json and gpu.md of the results so far."""
     out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(plain(found), indent=1, allow_nan=False)
+    text = json.dumps(plain(run), indent=1, allow_nan=False)
     (out / "gpu.json").write_text(text + "\n", encoding="utf-8")
-    (out / "gpu.md").write_text("\n".join(report.lines(found)) + "\n", encoding="utf-8")
+    (out / "gpu.md").write_text("\n".join(report.lines(run)) + "\n", encoding="utf-8")
 
 
 def plain(value: Any) -> Any:
@@ -30,7 +30,7 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def draw(found: dict[str, Any], out: Path) -> None:
+def draw(run: dict[str, Any], out: Path) -> None:
     """Draw the picture if possible: the numbers are useful without it.
 
     The report shows it only then.
@@ -38,7 +38,7 @@ def draw(found: dict[str, Any], out: Path) -> None:
     try:
         from bench.gpu import plots  # noqa: PLC0415  (matplotlib is not everywhere)
 
-        plots.throughput(found, out / PICTURE)
-        found["picture"] = PICTURE
+        plots.throughput(run, out / PICTURE)
+        run["picture"] = PICTURE
     except Exception as error:  # for any error of the library; it must not lose a measured run
-        found["failed"]["picture"] = told(error)
+        run["failed"]["picture"] = in_one_line(error)

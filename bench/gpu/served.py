@@ -15,7 +15,7 @@ from bench.frame.machine import flops
 from bench.frame.processes import Worker
 from bench.gpu.budget import Budget, Deadline
 from bench.gpu.device import Device
-from bench.gpu.interleaved import told
+from bench.gpu.interleaved import in_one_line
 from bench.gpu.texts import texts
 from bench.serving.contestants import Contestant, Engine
 from bench.serving.contestants import Setting as Serving
@@ -134,7 +134,7 @@ def served(plan_: Plan, budget: Budget, deadline: Deadline) -> dict[str, Any]:
         Unchecked(plan_, setting, deadline),
         Engine(QUEUED, plan_.precision, setting, plan_.flags),
     ]
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "encoder": plan_.bundle.name,
         "precision": plan_.precision,
         "flags": list(plan_.flags),
@@ -146,23 +146,23 @@ def served(plan_: Plan, budget: Budget, deadline: Deadline) -> dict[str, Any]:
         for at, one in enumerate(everyone):
             try:
                 one.start()
-                found["measured"][one.name] = _measured(
+                result["measured"][one.name] = _measured(
                     one, plan_, len(tokens), budget, deadline.part(1 / (len(everyone) - at))
                 )
             except Exception as error:  # the others' results are still useful
-                found["failed"][one.name] = told(error)
+                result["failed"][one.name] = in_one_line(error)
             finally:
                 one.close()
     finally:
         load.close()
-    return found
+    return result
 
 
 def _measured(
     one: Contestant, plan_: Plan, texts_: int, budget: Budget, deadline: Deadline
 ) -> dict[str, Any]:
     """Measure rounds of each workload; the first of each is not counted."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     workloads = plan_.workloads
     for at, workload in enumerate(workloads):
         if deadline.over:
@@ -176,8 +176,8 @@ def _measured(
             len(runs) < min(MOST_ROUNDS, deadline.rounds) and not mine.over
         ):
             runs.append(one.run(workload, order(count, texts_, seed=len(runs))))
-        found[workload.name] = summary(runs)
-    return found
+        result[workload.name] = summary(runs)
+    return result
 
 
 def _fitting(reader: Tokenizer, text: str) -> Ids | None:
@@ -209,7 +209,7 @@ def _alone(plan_: Plan, texts_: Sequence[Ids], deadline: Deadline) -> dict[str, 
     return {
         "texts_per_s": statistics.median(rates[best]),
         "batch_tokens": best,
-        "all_texts_per_s": {str(size): found for size, found in rates.items()},
+        "all_texts_per_s": {str(size): values for size, values in rates.items()},
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import bench.attention as forms_of_attention
 from bench.gpu.budget import Budget, Deadline
 from bench.gpu.device import DTYPES, Device
-from bench.gpu.interleaved import interleave, told
+from bench.gpu.interleaved import in_one_line, interleave
 from bench.serving.measure import SHORT
 from bench.serving.workloads import percentile
 from headlight.runtime import Runtime
@@ -27,18 +27,18 @@ def short_text(bundle: Path, device: Device, budget: Budget, deadline: Deadline)
 
     The text is tokenised before, and is alone on the device.
     """
-    found: dict[str, Any] = {}
+    precisions: dict[str, Any] = {}
     for at, precision in enumerate(DTYPES):
         if deadline.over:
             budget.skip(SHORT_SECTION, precision)
             continue
         try:
-            found[precision] = _short(
+            precisions[precision] = _short(
                 bundle, precision, device, deadline.part(1 / (len(DTYPES) - at))
             )
         except Exception as error:  # the others go on
-            found[precision] = {"error": told(error)}
-    return {"encoder": bundle.name, "precisions": found}
+            precisions[precision] = {"error": in_one_line(error)}
+    return {"encoder": bundle.name, "precisions": precisions}
 
 
 def _short(bundle: Path, precision: str, device: Device, deadline: Deadline) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def attention_cost(
 
     Through the engine, with results on the host.
     """
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     cases = [(name, shape) for name in names for shape in shapes]
     for at, (name, (count, length)) in enumerate(cases):
         if deadline.over:
@@ -92,7 +92,7 @@ def attention_cost(
             about["length"] = min(length, runtime.bundle.manifest.max_length)
             contestants = forms_of_attention.contestants(runtime, count, about["length"])
             times = interleave(contestants, deadline.part(1 / (len(cases) - at)))
-            found.append(about | {"times": {form: one.to_json() for form, one in times.items()}})
+            rows.append(about | {"times": {form: one.to_json() for form, one in times.items()}})
         except Exception as error:  # the others go on
-            found.append(about | {"error": told(error)})
-    return found
+            rows.append(about | {"error": in_one_line(error)})
+    return rows

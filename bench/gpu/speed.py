@@ -15,7 +15,7 @@ from bench.frame.machine import flops
 from bench.gpu.budget import Allowance, Budget, Deadline
 from bench.gpu.device import Device
 from bench.gpu.field import Field, failed, opened
-from bench.gpu.interleaved import Timing, interleave, one_by_one, told
+from bench.gpu.interleaved import Timing, in_one_line, interleave, one_by_one
 from bench.gpu.peers import Compiled
 from bench.gpu.sizes import BASE, LARGE, MINILM
 from bench.gpu.texts import read
@@ -112,7 +112,7 @@ def _pair(
         everything = cases(field, setting)
         field.warm([case.batches for case in everything])
     except Exception as error:  # the others go on
-        yield {"error": told(error)}
+        yield {"error": in_one_line(error)}
         return
     mine = deadline.part(share)
     for at, case in enumerate(everything):
@@ -125,7 +125,7 @@ def _pair(
         try:
             yield _measured(field, case, part, setting.allowance, FEWEST_ROUNDS if must else FEWEST)
         except Exception as error:  # for example one that the device has no memory for
-            budget.skip(SECTION, f"{what}: {told(error)}")
+            budget.skip(SECTION, f"{what}: {in_one_line(error)}")
         mine.extend(setting.allowance.used - compiled)
     for call in field.torch.values():
         if isinstance(call, Compiled):
@@ -143,7 +143,7 @@ def _measured(
     compiled = allowance.used
     cosines = field.cosines(case.batches)
     deadline.extend(allowance.used - compiled)
-    found = _timed(field, case, deadline, fewest)
+    timings = _timed(field, case, deadline, fewest)
     lengths = [len(ids) for one in case.batches for ids in one]
     padded = [pad(list(one)) for one in case.batches]
     return {
@@ -155,7 +155,7 @@ def _measured(
         "padding": 1 - sum(lengths) / sum(ids.size for ids, _ in padded),
         "flops": sum(flops(field.runtime.bundle.manifest, lengths)),
         "bytes": least_bytes(field, sum(lengths), len(case.batches)),
-        "times": {name: one.to_json() for name, one in found.items()},
+        "times": {name: one.to_json() for name, one in timings.items()},
         "cosines": cosines,
         "launch_ms": None if field.apart(case.batches) else launch_ms(field, padded[0], deadline),
     }
@@ -169,9 +169,9 @@ def _timed(field: Field, case: Case, deadline: Deadline, fewest: int) -> dict[st
     everyone = field.contestants(case.batches)
     if field.apart(case.batches):
         return one_by_one(everyone, deadline, field.release, fewest)
-    found = interleave(everyone, deadline, fewest)
-    again = {name: everyone[name] for name, one in found.items() if failed(one.error)}
-    return found | one_by_one(
+    timings = interleave(everyone, deadline, fewest)
+    again = {name: everyone[name] for name, one in timings.items() if failed(one.error)}
+    return timings | one_by_one(
         again, deadline, functools.partial(field.release, cycles=True), fewest
     )
 
@@ -207,8 +207,8 @@ def launch_ms(field: Field, padded: tuple[Ids, Ids], deadline: Deadline) -> floa
 
 def cases(field: Field, setting: Setting) -> list[Case]:
     """Return the cases: the criteria's (in bf16 only these), mixes, single lengths, one text."""
-    found = sorted(_cases(field, setting), key=lambda case: not case.chief)
-    return [case for case in found if case.chief or field.precision != "bf16"]
+    ordered = sorted(_cases(field, setting), key=lambda case: not case.chief)
+    return [case for case in ordered if case.chief or field.precision != "bf16"]
 
 
 def _cases(field: Field, setting: Setting) -> Iterator[Case]:
@@ -253,11 +253,11 @@ def _texts(setting: Setting, field: Field, batches: int) -> list[Ids]:
     known = read(
         field.runtime.bundle.file("tokenizer.json"), field.exact.config.max_length, setting.texts
     )
-    wanted, found, tokens = batches * setting.tokens, list[Ids](), 0
-    while tokens < wanted:
-        found.append(known[len(found) % len(known)])
-        tokens += len(found[-1])
-    return found
+    needed, texts, tokens = batches * setting.tokens, list[Ids](), 0
+    while tokens < needed:
+        texts.append(known[len(texts) % len(known)])
+        tokens += len(texts[-1])
+    return texts
 
 
 def log_normal(tokens: int, longest: int, batches: int = BATCHES_A_MIX) -> list[int]:

@@ -25,7 +25,7 @@ def texts(count: int) -> list[str]:
 def read(tokenizer: Path, most: int, count: int) -> list[Ids]:
     """Return those texts as ids, int64 [n], each once, cut at `most` and LONGEST tokens."""
     reader = Tokenizer(tokenizer, min(most, LONGEST))
-    found = (
+    all_ids = (
         reader.encode(text, truncation="cut_end", with_info=False).ids for text in texts(count)
     )
-    return list({ids.tobytes(): ids for ids in found}.values())
+    return list({ids.tobytes(): ids for ids in all_ids}.values())

@@ -19,7 +19,7 @@ from bench.gpu.bare import Bare, Bound, batch
 from bench.gpu.budget import Budget, Deadline
 from bench.gpu.device import Device
 from bench.gpu.forms import FORMS
-from bench.gpu.interleaved import Timing, interleave, told
+from bench.gpu.interleaved import Timing, in_one_line, interleave
 from bench.gpu.parity import cosine
 from bench.gpu.peers import reference
 from bench.gpu.sizes import encoder_of
@@ -82,7 +82,7 @@ class Lab:
                 session.run, session.bind(inputs, {**pooled, "tokens": into}, host=("tokens",))
             )
 
-        found = interleave(
+        timings = interleave(
             {
                 "bound to the host": to_host(pageable),
                 "bound to pinned memory of the host": to_host(pinned),
@@ -94,13 +94,13 @@ class Lab:
         )
         return {
             "about": f"vectors of tokens {list(shape)}, {there.nbytes / 1e6:.1f} MB",
-            "times": _json(found),
+            "times": _json(timings),
         }
 
     def graphs(self, deadline: Deadline) -> dict[str, Any]:
         """Replay warm shapes as CUDA graphs, a session for each: a graph's inputs stay in place."""
         contestants: Contestants = {}
-        found: dict[str, Any] = {"times": {}, "cosines": {}}
+        result: dict[str, Any] = {"times": {}, "cosines": {}}
         plain = Bare(self.path, self.device)
         for shape in (shape for shape in GRAPH_SHAPES if shape[0] * shape[1] <= self.tokens):
             name = f"{shape[0]} x {shape[1]}"
@@ -110,14 +110,14 @@ class Lab:
             try:
                 plain.run(bound)
                 replay, graph = self._replay(inputs, others)
-                found["cosines"][f"{name}, CUDA graph"] = min(
+                result["cosines"][f"{name}, CUDA graph"] = min(
                     map(cosine, graph.pooled(), bound.pooled())
                 )
                 contestants[f"{name}, CUDA graph"] = replay
             except Exception as error:  # a failed replay is a result
-                found["times"][f"{name}, CUDA graph"] = {"error": told(error)}
-        found["times"] |= _json(interleave(contestants, deadline))
-        return found
+                result["times"][f"{name}, CUDA graph"] = {"error": in_one_line(error)}
+        result["times"] |= _json(interleave(contestants, deadline))
+        return result
 
     def _replay(
         self, inputs: dict[str, Tensor], outputs: dict[str, Tensor]
@@ -175,17 +175,17 @@ class Lab:
         paths = {f"the bundle's, {self.precision}": self.path}
         paths |= {form.name: self.forms / form.file for form in FORMS}
         contestants: Contestants = {}
-        found: dict[str, Any] = {"times": {}, "cosines": {}}
+        result: dict[str, Any] = {"times": {}, "cosines": {}}
         for name, path in paths.items():
             try:
                 session, bound = self._opened(path, inputs)
                 session.run(bound)
-                found["cosines"][name] = min(map(cosine, bound.pooled(), expected))
+                result["cosines"][name] = min(map(cosine, bound.pooled(), expected))
                 contestants[name] = functools.partial(session.run, bound)
             except Exception as error:  # a failed run is a result
-                found["times"][name] = {"error": told(error)}
-        found["times"] |= _json(interleave(contestants, deadline))
-        return {"about": f"batches of {list(inputs['ids'].shape)}"} | found
+                result["times"][name] = {"error": in_one_line(error)}
+        result["times"] |= _json(interleave(contestants, deadline))
+        return {"about": f"batches of {list(inputs['ids'].shape)}"} | result
 
     def _opened(self, path: Path, inputs: dict[str, Tensor]) -> tuple[Bare, Bound]:
         if not path.is_file():
@@ -197,13 +197,13 @@ class Lab:
 
     def _poisoned(self, shape: tuple[int, ...]) -> Tensor:
         """Return an output of NaN. Wait for it, as ONNX Runtime uses a stream of its own."""
-        found = torch.full(shape, float("nan"), device=self.device.torch)
+        tensor = torch.full(shape, float("nan"), device=self.device.torch)
         self.device.wait()
-        return found
+        return tensor
 
 
-def _json(found: dict[str, Timing]) -> dict[str, Any]:
-    return {name: one.to_json() for name, one in found.items()}
+def _json(timings: dict[str, Timing]) -> dict[str, Any]:
+    return {name: one.to_json() for name, one in timings.items()}
 
 
 def experiments(
@@ -217,14 +217,14 @@ def experiments(
         "where outputs go": lab.outputs,
         "how memory grows": lab.arenas,
     }
-    found: dict[str, Any] = {"encoder": bundle.name, "precision": lab.precision}
+    result: dict[str, Any] = {"encoder": bundle.name, "precision": lab.precision}
     for at, (name, experiment) in enumerate(todo.items()):
         if deadline.remaining < PROMISING:
             budget.skip(SECTION, name)
             continue
         device.release()
         try:
-            found[name] = experiment(deadline.part(1 / (len(todo) - at)))
+            result[name] = experiment(deadline.part(1 / (len(todo) - at)))
         except Exception as error:  # the others go on
-            found[name] = {"error": told(error)}
-    return found
+            result[name] = {"error": in_one_line(error)}
+    return result

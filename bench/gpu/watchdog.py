@@ -52,7 +52,7 @@ def _end(seconds: float) -> None:
 
 def children() -> list[int]:
     """Return the ids of this process's running children."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it ended meanwhile
             # The name, in brackets, may hold anything; the state and the parent follow it.
@@ -60,5 +60,5 @@ def children() -> list[int]:
                 path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[:2]
             )
             if int(parent) == os.getpid() and state != "Z":
-                found.append(int(path.parent.name))
-    return found
+                pids.append(int(path.parent.name))
+    return pids

@@ -20,15 +20,15 @@ SERVICE, METHOD = "headlight.v1.HeadlightService", "Encode"
 
 def listen(work: Callable[[], bytes]) -> int:
     """Answer every call with the result of `work`, until the process ends; return the port."""
-    found: list[int] = []
+    ports: list[int] = []
     up = threading.Event()
-    threading.Thread(target=lambda: asyncio.run(_serve(work, found, up)), daemon=True).start()
+    threading.Thread(target=lambda: asyncio.run(_serve(work, ports, up)), daemon=True).start()
     if not up.wait(START_SECONDS):
         raise RuntimeError("the bare server does not start")
-    return found[0]
+    return ports[0]
 
 
-async def _serve(work: Callable[[], bytes], found: list[int], up: threading.Event) -> None:
+async def _serve(work: Callable[[], bytes], ports: list[int], up: threading.Event) -> None:
     threads = ThreadPoolExecutor(1)
     run = functools.partial(asyncio.get_running_loop().run_in_executor, threads, work)
 
@@ -38,7 +38,7 @@ async def _serve(work: Callable[[], bytes], found: list[int], up: threading.Even
     server = grpc.aio.server()
     handlers = {METHOD: grpc.unary_unary_rpc_method_handler(encode)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    found.append(server.add_insecure_port("127.0.0.1:0"))
+    ports.append(server.add_insecure_port("127.0.0.1:0"))
     await server.start()
     up.set()
     await server.wait_for_termination()

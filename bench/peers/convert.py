@@ -27,8 +27,8 @@ def main() -> None:
         export_dynamic_quantized_onnx_model(model, "avx512_vnni" if vnni else "avx2", out)
     else:
         # dataset, its configuration, split and column; by default as many texts as ours
-        given = (*calibration, "default", "train", "text")
-        export_static_quantized_openvino_model(model, None, out, *given)
+        dataset = (*calibration, "default", "train", "text")
+        export_static_quantized_openvino_model(model, None, out, *dataset)
 
 
 if __name__ == "__main__":

@@ -28,10 +28,10 @@ def main() -> None:
         for row, length in enumerate(lengths):
             ids[row, :length] = torch.from_numpy(random_ids(length))
             mask[row, :length] = 1
-        found = model(input_ids=ids, attention_mask=mask, output_attentions=True)
-        pooled = (found.last_hidden_state * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        outputs = model(input_ids=ids, attention_mask=mask, output_attentions=True)
+        pooled = (outputs.last_hidden_state * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
         vectors = torch.nn.functional.normalize(pooled)
-        return [vectors.numpy(), *(maps.numpy() for maps in found.attentions)]
+        return [vectors.numpy(), *(maps.numpy() for maps in outputs.attentions)]
 
     def run(batches: list[list[int]]) -> dict[str, Any]:
         return timed(functools.partial(attend, lengths) for lengths in batches)

@@ -44,9 +44,9 @@ class Timed:
         self._inner, self._begun, self._seconds = inner, begun, seconds
 
     def __enter__(self) -> Arrays:
-        found = self._inner.__enter__()
+        outputs = self._inner.__enter__()
         self._seconds.append(time.perf_counter() - self._begun)
-        return found
+        return outputs
 
     def __exit__(self, *error: Any) -> bool | None:
         return self._inner.__exit__(*error)
@@ -116,13 +116,13 @@ def queued(
     with ThreadPoolExecutor(callers) as threads:
         for ended in [threads.submit(caller) for _ in range(callers)]:
             ended.result()
-    found = {
+    cost = {
         "seconds": time.perf_counter() - begin,
         "cpu": time.process_time() - cpu,
         "latencies": latencies,
     }
     model.scheduler.close()
-    return found
+    return cost
 
 
 def main() -> None:
@@ -134,8 +134,8 @@ def main() -> None:
 
     def describe() -> dict[str, Any]:
         library = "openvino" if runtime.provider == "openvino" else "onnxruntime"
-        told = f"{runtime.provider}, {runtime.precision}"
-        return described((library, "tokenizers", "numpy"), told)
+        precision = f"{runtime.provider}, {runtime.precision}"
+        return described((library, "tokenizers", "numpy"), precision)
 
     def online(order: list[int], callers: int, group: int) -> dict[str, Any]:
         return queued(runtime, config, texts, order, callers, group)
@@ -160,9 +160,9 @@ def main() -> None:
 
     def drained() -> dict[str, Any]:
         """Return the seconds in sessions since the last call, also those of the bare server."""
-        found = inside.copy()
+        seconds = inside.copy()
         inside.clear()
-        return {"latencies": found}
+        return {"latencies": seconds}
 
     def bare(text: str) -> dict[str, Any]:
         item = item_of(text)

@@ -42,8 +42,8 @@ def main() -> None:
     model = load(folder, int(dim))
 
     def encode(order: Sequence[int], batch_size: int) -> Any:
-        given = [texts[i] for i in order]
-        return np.stack(list(model.embed(given, batch_size=batch_size, parallel=parallel)))
+        chosen = [texts[i] for i in order]
+        return np.stack(list(model.embed(chosen, batch_size=batch_size, parallel=parallel)))
 
     def describe() -> dict[str, Any]:
         return described(PACKAGES, "float32 graph")

@@ -82,8 +82,8 @@ def main() -> None:
         chunk = (
             {"chunk_size": max(LEAST_CHUNK, len(order) // (10 * int(processes)))} if pool else {}
         )
-        given = [texts[i] for i in order]
-        return model.encode(given, batch_size=batch_size, convert_to_numpy=True, **chunk, **pool)
+        chosen = [texts[i] for i in order]
+        return model.encode(chosen, batch_size=batch_size, convert_to_numpy=True, **chunk, **pool)
 
     def describe() -> dict[str, Any]:
         packages = ("sentence-transformers", "transformers", *PACKAGES[backend])

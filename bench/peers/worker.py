@@ -31,10 +31,10 @@ def answer(handlers: Handlers) -> None:
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            found = handlers[request.pop("op")](**request)
+            result = handlers[request.pop("op")](**request)
         except Exception as error:  # the parent decides how the run goes on
-            found = {"error": f"{type(error).__name__}: {' '.join(str(error).split()):.500}"}
-        out.write(json.dumps(found) + "\n")
+            result = {"error": f"{type(error).__name__}: {' '.join(str(error).split()):.500}"}
+        out.write(json.dumps(result) + "\n")
         out.flush()
 
 
@@ -60,8 +60,8 @@ def cpu_seconds_of(pid: int) -> float:
     """Return the CPU time of a process and of all below it, ended ones included."""
     stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     ended = sum(map(int, stat.rpartition(")")[2].split()[13:15]))
-    own = time.clock_gettime((~pid << 3) | 2)  # by the kernel's process clock
-    return own + ended / os.sysconf("SC_CLK_TCK") + _below(pid)
+    itself = time.clock_gettime((~pid << 3) | 2)  # by the kernel's process clock
+    return itself + ended / os.sysconf("SC_CLK_TCK") + _below(pid)
 
 
 def _below(pid: int) -> float:
@@ -95,9 +95,9 @@ def timed(calls: Iterable[Callable[[], object]]) -> dict[str, Any]:
     }
 
 
-def described(packages: Iterable[str], told: str) -> dict[str, Any]:
+def described(packages: Iterable[str], precision: str) -> dict[str, Any]:
     """Return the versions of packages, and the precision that the loaded model reports."""
-    return {"versions": {each: version(each) for each in packages}, "precision_told": told}
+    return {"versions": {each: version(each) for each in packages}, "precision_told": precision}
 
 
 def answer_library(

@@ -27,7 +27,7 @@ from bench.serving import plots, report
 from bench.serving.contestants import Contestant, setting_of
 from bench.serving.field import REAL, contestants
 from bench.serving.measure import Run
-from bench.serving.quality_plot import quality
+from bench.serving.plots import quality
 from bench.serving.texts import COUNT
 
 FEWEST = 32  # texts: those of one request
@@ -98,7 +98,7 @@ def prepared(options: argparse.Namespace, work: Path) -> tuple[Path, Path]:
 
 def started(everyone: Sequence[Contestant], skipped: dict[str, str]) -> list[Contestant]:
     """Return the contestants that can take part; the others are noted with the reason."""
-    found = []
+    result = []
     for one in everyone:
         try:
             one.start()
@@ -107,9 +107,9 @@ def started(everyone: Sequence[Contestant], skipped: dict[str, str]) -> list[Con
             one.close()
             print(f"without {one.name}: {error}", flush=True)
         else:
-            found.append(one)
+            result.append(one)
             print(f"with {one.name}", flush=True)
-    return found
+    return result
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
@@ -123,13 +123,13 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     taking_part = started(everyone, skipped)
     try:
         run = Run(setting, taking_part, options)
-        found = run.all()
+        result = run.all()
     finally:
         for one in taking_part:
             one.close()
         setting.load.close()
     seconds = time.monotonic() - begun
-    return found | {
+    return result | {
         "skipped": skipped | run.dropped,
         "seconds": seconds,
         "tokens": setting.tokens,
@@ -145,18 +145,18 @@ def main() -> None:
     random.seed(0)
     numbers = options.out / f"{NAMES[options.size]}.json"
     if options.report:
-        found = json.loads(numbers.read_text(encoding="utf-8"))
+        result = json.loads(numbers.read_text(encoding="utf-8"))
     else:
-        found = measured(options) | {
+        result = measured(options) | {
             "command": command("bench.serving") if sys.argv[1:] else "nox -s serving"
         }
-        save(numbers, found)
-    found["core_hour"] = options.core_hour
-    if found["size"] != "base":
-        plots.throughput(found, options.out / "serving-throughput.png")
-        plots.open_loop(found, options.out / "serving-open-loop.png")
-        quality(found, options.out / "serving-quality.png")
-    publish(options.out / f"{NAMES[options.size]}.md", report.lines(found))
+        save(numbers, result)
+    result["core_hour"] = options.core_hour
+    if result["size"] != "base":
+        plots.throughput(result, options.out / "serving-throughput.png")
+        plots.open_loop(result, options.out / "serving-open-loop.png")
+        quality(result, options.out / "serving-quality.png")
+    publish(options.out / f"{NAMES[options.size]}.md", report.lines(result))
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ class Contestant(abc.ABC):
 
     def run(self, workload: Workload, order: Sequence[int]) -> Taken:
         """Run a workload once over the texts of these indices."""
-        found = self._run(workload, order)
+        cost = self._run(workload, order)
         tokens, flops = (
             sum(values[i] for i in order) for values in (self._setting.tokens, self._setting.flops)
         )
@@ -110,19 +110,19 @@ class Contestant(abc.ABC):
             len(order),
             int(tokens),
             flops,
-            found["seconds"],
-            found["cpu"],
-            found.get("load_cpu"),
-            tuple(found.get("latencies", ())),
-            found.get("padding"),
+            cost["seconds"],
+            cost["cpu"],
+            cost.get("load_cpu"),
+            tuple(cost.get("latencies", ())),
+            cost.get("padding"),
         )
 
     def vectors(self) -> Floats:
         """Return float32 [N, D] of all texts."""
         path = self._setting.work / f"{self.slug}.npy"
         self._save_vectors(path)
-        found: Floats = np.load(path)
-        return found
+        rows: Floats = np.load(path)
+        return rows
 
     def close(self) -> None:
         """End its process."""
@@ -162,19 +162,19 @@ class Engine(InProcess):
         self._flags = flags
 
     def _worker(self) -> tuple[str, ...]:
-        given = self._setting
-        arguments = (str(given.bundle), str(given.texts), *self._flags)
-        return given.python, "bench.peers.engine", *arguments
+        setting = self._setting
+        arguments = (str(setting.bundle), str(setting.texts), *self._flags)
+        return setting.python, "bench.peers.engine", *arguments
 
     def short(self, text: str, count: int) -> list[float]:
         """Return the seconds within the session for one short text."""
-        found: list[float] = self.process.ask("short", text=text, count=count)["latencies"]
-        return found
+        seconds: list[float] = self.process.ask("short", text=text, count=count)["latencies"]
+        return seconds
 
     def drained(self) -> list[float]:
         """Return the seconds within the session since the last call."""
-        found: list[float] = self.process.ask("drained")["latencies"]
-        return found
+        seconds: list[float] = self.process.ask("drained")["latencies"]
+        return seconds
 
     def bare(self, text: str) -> str:
         """Return the address of a server that runs this text per call; see bench.peers.bare."""

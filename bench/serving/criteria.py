@@ -26,27 +26,27 @@ class Criterion:
     """One criterion and its measured value.
 
     Attributes:
-        asked: lower (or upper) bound; None: none, the value is only reported.
-        found: None if it could not be measured.
+        bound: lower (or upper) bound; None: none, the value is only reported.
+        value: None if it could not be measured.
         rounds: the least and the largest of the rounds, where rounds are compared.
     """
 
     what: str
-    asked: float | None
-    found: float | None
+    bound: float | None
+    value: float | None
     note: str = ""
     at_most: bool = False
     rounds: tuple[float, float] | None = None
 
     @property
     def verdict(self) -> str:
-        if self.found is None:
+        if self.value is None:
             return "not measured"
-        if self.asked is None:
+        if self.bound is None:
             return "reported"
         return (
             "reached"
-            if (self.found <= self.asked if self.at_most else self.found >= self.asked)
+            if (self.value <= self.bound if self.at_most else self.value >= self.bound)
             else "**missed**"
         )
 
@@ -63,7 +63,7 @@ class Comparison:
 
     precision: str
     workload: str
-    asked: float
+    bound: float
     what: str
     against: tuple[str, ...]
     other: str = ""
@@ -97,7 +97,7 @@ def criteria(run: dict[str, Any]) -> list[Criterion]:
     return [
         *(compared(run, each) for each in COMPARISONS),
         neighbours(run),
-        *(singles(run, precision, asked) for precision, asked in SINGLES_ASKED.items()),
+        *(singles(run, precision, bound) for precision, bound in SINGLES_ASKED.items()),
         *short_text(run),
         *open_loops(run),
         *floods(run),
@@ -106,8 +106,8 @@ def criteria(run: dict[str, Any]) -> list[Criterion]:
 
 def rates(run: dict[str, Any], workload: str, name: str | None) -> list[float]:
     """Return texts/s of each round; none if it took no part."""
-    found: list[float] = run["measured"].get(workload, {}).get(name, {}).get("all_texts_per_s", [])
-    return found
+    values: list[float] = run["measured"].get(workload, {}).get(name, {}).get("all_texts_per_s", [])
+    return values
 
 
 def fastest(
@@ -126,14 +126,14 @@ def fastest(
 
 
 def over(
-    what: str, asked: float, ours: Sequence[float], theirs: Sequence[float], note: str
+    what: str, bound: float, ours: Sequence[float], others: Sequence[float], note: str
 ) -> Criterion:
     """Return the criterion of a ratio, its median over the rounds."""
-    found = ratios(ours, theirs)
-    if not found:
-        return Criterion(what, asked, None, note)
-    median, *span = spread(found)
-    return Criterion(what, asked, median, note, rounds=(span[0], span[1]))
+    values = ratios(ours, others)
+    if not values:
+        return Criterion(what, bound, None, note)
+    median, *span = spread(values)
+    return Criterion(what, bound, median, note, rounds=(span[0], span[1]))
 
 
 def compared(run: dict[str, Any], one: Comparison) -> Criterion:
@@ -142,8 +142,8 @@ def compared(run: dict[str, Any], one: Comparison) -> Criterion:
     best = fastest(run, other, one.workload, one.against)
     what = f"{one.precision}, {one.workload}: over {one.what}"
     note = f"{ours} against {best}" if ours and best else ""
-    mine, theirs = (rates(run, one.workload, name) for name in (ours, best))
-    return over(what, one.asked, mine, theirs, note)
+    rates_of_ours, rates_of_best = (rates(run, one.workload, name) for name in (ours, best))
+    return over(what, one.bound, rates_of_ours, rates_of_best, note)
 
 
 def neighbours(run: dict[str, Any]) -> Criterion:
@@ -156,23 +156,23 @@ def neighbours(run: dict[str, Any]) -> Criterion:
     return Criterion(what, 0.0, kept[0] - kept[1], f"{kept[0]:.1%} and {kept[1]:.1%}")
 
 
-def singles(run: dict[str, Any], precision: str, asked: float) -> Criterion:
+def singles(run: dict[str, Any], precision: str, bound: float) -> Criterion:
     """Return how much of the stream's rate single texts have."""
     ours = fastest(run, precision, SINGLES, ("Headlight",))
     single, stream = (rates(run, workload, ours) for workload in (SINGLES, BULK))
-    return over(f"{precision}: {SINGLES} over {BULK}, served", asked, single, stream, ours or "")
+    return over(f"{precision}: {SINGLES} over {BULK}, served", bound, single, stream, ours or "")
 
 
 def short_text(run: dict[str, Any]) -> list[Criterion]:
     """Return the latency of one short text beside the session alone."""
-    found = []
+    result = []
     for name, taken in run["short"].items():
         served, bare, session, awaited = (
             taken[f"{kind}_p50_ms"] for kind in ("served", "bare", "session", "awaited")
         )
         what = f"{name}, one short text"
         whole = f"{served:.2f} and {session:.2f} ms"
-        found.append(
+        result.append(
             Criterion(
                 f"{what}: p50 served less p50 in the session, ms",
                 SHORT_MS,
@@ -186,7 +186,7 @@ def short_text(run: dict[str, Any]) -> list[Criterion]:
             ("a bare server of grpc.aio and its client, less that session", bare, awaited),
             ("served, less by the bare server", served, bare),
         ):
-            found.append(
+            result.append(
                 Criterion(
                     f"{what}, of that: {part}, ms",
                     None,
@@ -194,47 +194,47 @@ def short_text(run: dict[str, Any]) -> list[Criterion]:
                     f"{over:.2f} and {under:.2f} ms",
                 )
             )
-    return found
+    return result
 
 
 def open_loops(run: dict[str, Any]) -> list[Criterion]:
     """Return the behaviour at twice the capacity."""
-    found = []
+    result = []
     for one in (each for each in run["open"] if each["share"] == 2.0):
-        what, asked = (
+        what, bound = (
             f"{one['name']}, {one['group']} texts a request, 200 %",
             0.95 if one["group"] > 1 else 0.85,
         )
-        found.append(
+        result.append(
             Criterion(
                 f"{what}: goodput over capacity",
-                asked,
+                bound,
                 one["goodput_texts_per_s"] / one["capacity"],
             )
         )
-        found.append(
+        result.append(
             Criterion(
                 f"{what}: refusals, p99 in ms", REFUSED_MS, one["refused_p99_ms"], at_most=True
             )
         )
         grown = one["resident_after"] / one["resident_before"]
-        found.append(Criterion(f"{what}: memory after over before", 1.1, grown, at_most=True))
-    return found
+        result.append(Criterion(f"{what}: memory after over before", 1.1, grown, at_most=True))
+    return result
 
 
 def floods(run: dict[str, Any]) -> list[Criterion]:
     """Return what bulk costs interactive callers."""
-    found = []
+    result = []
     for one in run["flood"]:
         what = (
             f"{one['name']}, bulk batches of {one['batch_ms']} ms: "
             "p99 of a single beside them less p99 alone, ms"
         )
-        asked, note = (
+        bound, note = (
             1.2 * one["batch_ms"],
             f"bulk at {one['beside']['bulk_texts_per_s']:.0f} texts/s",
         )
-        found.append(
-            Criterion(what, asked, one["beside"]["p99_ms"] - one["alone"]["p99_ms"], note, True)
+        result.append(
+            Criterion(what, bound, one["beside"]["p99_ms"] - one["alone"]["p99_ms"], note, True)
         )
-    return found
+    return result

@@ -66,13 +66,13 @@ def tuned(path: Path) -> tuple[str, str, tuple[str, ...]]:
 
 def contestants(setting: Setting, options: argparse.Namespace) -> list[Contestant]:
     """Return the contestants that the options leave, not yet started."""
-    found: list[Contestant] = []
+    result: list[Contestant] = []
     for name, precision, flags in (*HEADLIGHT, *map(tuned, options.tuned)):
-        found.append(Headlight(f"Headlight {name}", precision, setting, flags))
-        found.append(Engine(f"engine {name}", precision, setting, flags))
+        result.append(Headlight(f"Headlight {name}", precision, setting, flags))
+        result.append(Engine(f"engine {name}", precision, setting, flags))
         if name in OVER_HTTP:
-            found.append(OverHttp(f"Headlight {name}, HTTP", precision, setting, flags))
-    found += [PlainLoop(f"plain loop {each}", each, setting) for each in ("fp32", "bf16")]
+            result.append(OverHttp(f"Headlight {name}, HTTP", precision, setting, flags))
+    result += [PlainLoop(f"plain loop {each}", each, setting) for each in ("fp32", "bf16")]
     if not options.no_peers:
         pythons = {
             environment: Path(environment).absolute() / "bin/python"
@@ -82,14 +82,14 @@ def contestants(setting: Setting, options: argparse.Namespace) -> list[Contestan
             pool = f" pool of {processes}" if processes > 1 else ""
             name = f"sentence-transformers {backend} {precision}{pool}"
             python = pythons[environment]
-            found.append(Library(name, precision, setting, python, backend, processes))
+            result.append(Library(name, precision, setting, python, backend, processes))
         for processes in (1, 2):
             name = "fastembed" if processes == 1 else f"fastembed parallel {processes}"
             python = pythons[FASTEMBED_ENV]
-            found.append(Fastembed(name, setting, python, pythons[ONNX], processes))
+            result.append(Fastembed(name, setting, python, pythons[ONNX], processes))
         python = pythons[INFINITY_ENV]
-        found += [Infinity(f"infinity {engine}", setting, python, engine) for engine in INFINITY]
+        result += [Infinity(f"infinity {engine}", setting, python, engine) for engine in INFINITY]
         python = pythons[VLLM_ENV]
-        found += [Vllm(f"vLLM {each}", each, setting, python) for each in ("fp32", "bf16")]
-    wanted = options.only or [""]
-    return [one for one in found if any(text in one.name for text in wanted)]
+        result += [Vllm(f"vLLM {each}", each, setting, python) for each in ("fp32", "bf16")]
+    parts = options.only or [""]
+    return [one for one in result if any(text in one.name for text in parts)]

@@ -77,7 +77,7 @@ def floods(
     setting: Setting, served: Sequence[Headlight], seconds: float, lengths: Sequence[int] = BATCH_MS
 ) -> list[dict[str, Any]]:
     """Run each Headlight with bulk batches of each length: singles alone, and under the flood."""
-    found = []
+    rows = []
     for one, batch_ms in itertools.product(served, lengths):
         again = one.with_flags(f"under a flood, {batch_ms} ms", "--bulk-batch-ms", str(batch_ms))
         try:
@@ -93,6 +93,6 @@ def floods(
             continue
         finally:
             again.close()
-        found.append({"name": one.name, "batch_ms": batch_ms, "alone": alone, "beside": beside})
+        rows.append({"name": one.name, "batch_ms": batch_ms, "alone": alone, "beside": beside})
         print(f"flood, {one.name}, {batch_ms} ms: {alone} {beside}", flush=True)
-    return found
+    return rows

@@ -67,9 +67,9 @@ class Library(InProcess):
 
     def start(self) -> None:
         super().start()
-        told = self.describe()["precision_told"]
+        precision = self.describe()["precision_told"]
         # OpenVINO computes bf16 in f32 where the processor has no bfloat16.
-        if (self.precision, told) == ("bf16", "f32"):
+        if (self.precision, precision) == ("bf16", "f32"):
             raise Failed("its bf16 runs in f32 on this processor")
 
     def _worker(self) -> tuple[str, ...]:
@@ -87,10 +87,10 @@ class Library(InProcess):
                 continue
             tried: dict[int, float] = {}
             for size in BATCH_SIZES:
-                told = {"order": order, "group": group, "batch_size": size}
+                request = {"order": order, "group": group, "batch_size": size}
                 # The faster of two: the first meets shapes for the first time.
                 tried[size] = len(order) / min(
-                    self.process.ask("run", **told)["seconds"] for _ in range(2)
+                    self.process.ask("run", **request)["seconds"] for _ in range(2)
                 )
             self._batch_size[workload] = max(tried, key=lambda size: tried[size])
             rates[workload] = {str(size): rate for size, rate in tried.items()}
@@ -121,7 +121,7 @@ class Fastembed(Library):
 
     def _worker(self) -> tuple[str, ...]:
         folder = converted(self._setting, self._converter, self._backend)
-        config, own, tokenizer = (
+        config, limits, tokenizer = (
             json.loads(file.read_text(encoding="utf-8"))
             for file in (
                 folder / "config.json",
@@ -130,7 +130,7 @@ class Fastembed(Library):
             )
         )
         # It reads the limit there, which published folders leave at the tokenizer's own.
-        tokenizer["max_length"] = own["max_seq_length"]
+        tokenizer["max_length"] = limits["max_seq_length"]
         (folder / TOKENIZER_FILE).write_text(json.dumps(tokenizer), encoding="utf-8")
         how = (str(config["hidden_size"]), str(self._processes))
         return str(self._python), "bench.peers.fast", str(folder), str(self._setting.texts), *how
@@ -143,9 +143,9 @@ class PlainLoop(InProcess):
     workloads = (BULK, LIST)
 
     def _worker(self) -> tuple[str, ...]:
-        given = self._setting
-        worker = (given.python, "bench.peers.plain")
-        return *worker, str(given.bundle), str(given.texts), self.precision
+        setting = self._setting
+        worker = (setting.python, "bench.peers.plain")
+        return *worker, str(setting.bundle), str(setting.texts), self.precision
 
     def settle(self) -> dict[str, Any]:
         return self.process.ask("settle", order=list(range(len(self._setting.tokens)))[:SETTLING])

@@ -20,9 +20,8 @@ import numpy as np
 
 from bench.attention_forms import FORMS, VECTORS_ALONE, attention_request, suited
 from bench.peers.worker import answer, groups, read_texts, timed
-from bench.serving.doors import DOORS
+from bench.serving.doors import DOORS, Connection, embeddings_body
 from bench.serving.flood import flooded
-from bench.serving.http import Connection, embeddings_body
 from bench.serving.open_loop import SERVICE, open_loop, unary
 from headlight import AsyncClient
 from headlight.pb import headlight_pb2 as pb
@@ -110,16 +109,16 @@ async def stream(target: str, requests: Sequence[pb.EncodeRequest]) -> dict[str,
         pb.EncodeStreamRequest(id=str(at), encode=one).SerializeToString()
         for at, one in enumerate(requests)
     ]
-    found: list[bytes] = []
+    received: list[bytes] = []
 
     async def run(call: Any) -> list[float]:
         async for frame in call(iter(frames)):
-            found.append(frame)
+            received.append(frame)
         return []
 
     async with connected(target) as channel:
         taken = await measured(run(channel.stream_stream(f"{SERVICE}/EncodeStream")))
-    answers = [pb.EncodeStreamResponse.FromString(frame) for frame in found]
+    answers = [pb.EncodeStreamResponse.FromString(frame) for frame in received]
     if any(one.HasField("error") for one in answers) or len(answers) < len(requests):
         raise RuntimeError(
             f"{len(answers)} frames for {len(requests)} requests, or an error among them"
@@ -177,10 +176,10 @@ class Load:
     def door(
         self, door: str, model: str, target: str, order: list[int], callers: int, group: int
     ) -> dict[str, Any]:
-        own, texts = DOORS[door], self._texts
-        bodies = [own.encode([texts[i] for i in part], model) for part in groups(order, group)]
-        send = http_closed if own.over_http else grpc_closed
-        return asyncio.run(send(target, bodies, callers, own.method))
+        protocol, texts = DOORS[door], self._texts
+        bodies = [protocol.encode([texts[i] for i in part], model) for part in groups(order, group)]
+        send = http_closed if protocol.over_http else grpc_closed
+        return asyncio.run(send(target, bodies, callers, protocol.method))
 
     def attention(
         self, target: str, form: str, pooling: str, calls: list[list[int]], callers: int

@@ -51,17 +51,17 @@ def distances(vectors: dict[str, Floats]) -> dict[str, dict[str, float]]:
     "nearest_kept" is the share of each text's ten nearest that are those of the reference.
     """
     exact = vectors.get(REFERENCE, next(iter(vectors.values())))
-    found = {}
+    result = {}
     for name, rough in vectors.items():
         cosines = np.sum(rough * exact, axis=1) / (
             np.linalg.norm(rough, axis=1) * np.linalg.norm(exact, axis=1)
         )
-        found[name] = {
+        result[name] = {
             "nearest_kept": common_neighbours(exact, rough),
             "max_abs": float(np.abs(rough - exact).max()),
             "min_cosine": float(cosines.min()),
         }
-    return found
+    return result
 
 
 class Run:
@@ -82,20 +82,20 @@ class Run:
         """Return everything for the report."""
         others = Others()
         if self._options.size == "base":
-            found = self._closed((ONE, BATCHES, BULK))
-            return found | {"others": {"closed loops": others.share()}}
+            result = self._closed((ONE, BATCHES, BULK))
+            return result | {"others": {"closed loops": others.share()}}
         first = self._each(self._first)
-        found = self._closed([workload.name for workload in WORKLOADS])
-        found |= {"first": first, "short": self._short()}
+        result = self._closed([workload.name for workload in WORKLOADS])
+        result |= {"first": first, "short": self._short()}
         shares = {"closed loops": others.share()}
-        found |= {"open": self._open(found["measured"]), "peak": self._peak()}
+        result |= {"open": self._open(result["measured"]), "peak": self._peak()}
         served = [
             one for one in self._contestants if isinstance(one, Headlight) and one.kind == "served"
         ]
         lengths = BATCH_MS[:1] if self._options.quick else BATCH_MS
-        found["flood"] = floods(self._setting, served, self._options.flood_seconds, lengths)
+        result["flood"] = floods(self._setting, served, self._options.flood_seconds, lengths)
         shares["open loops and floods"] = others.share()
-        return found | {"others": shares}
+        return result | {"others": shares}
 
     def _closed(self, workloads: Sequence[str]) -> dict[str, Any]:
         """Return who took part, the distance of their vectors, and the closed loops."""
@@ -125,13 +125,13 @@ class Run:
 
     def _each(self, work: Callable[[Contestant], T]) -> dict[str, T]:
         """Return the results of some work, by contestant; those that fail are dropped."""
-        found = {}
+        result = {}
         for one in list(self._contestants):
             try:
-                found[one.name] = work(one)
+                result[one.name] = work(one)
             except (Failed, OSError) as error:
                 self._drop(one, error)
-        return found
+        return result
 
     def _drop(self, one: Contestant, error: Exception) -> None:
         print(f"from here without {one.name}: {error}", flush=True)
@@ -186,7 +186,7 @@ class Run:
         each, as for a lone caller.
         """
         count = 20 if self._options.quick else 200
-        found = {}
+        result = {}
         engines = {
             one.name.removeprefix("engine "): one
             for one in self._contestants
@@ -206,14 +206,14 @@ class Run:
                     # empty after "served": the service's sessions are in another process
                     taken["awaited"] += engines[name].drained()
                 taken["session"] += engines[name].short(SHORT, count)
-            found[name] = {
+            result[name] = {
                 f"{kind}_p50_ms": percentile(seconds, 50) for kind, seconds in taken.items()
             }
-        return found
+        return result
 
     def _open(self, closed: dict[str, Any]) -> list[dict[str, Any]]:
         """Run open loops at shares of the closed loops' rates."""
-        found, options = [], self._options
+        rows, options = [], self._options
         texts = order(len(self._setting.tokens), len(self._setting.tokens), 7)
         for one in self._contestants:
             if not isinstance(one, Headlight) or one.kind != "served":
@@ -233,13 +233,13 @@ class Run:
                     )
                     about = {"name": one.name, "group": group, "share": share, "capacity": capacity}
                     after = {"resident_before": before, "resident_after": one.process.resident}
-                    found.append(about | taken | after | {"cpu_s": one.process.cpu_seconds - cpu})
+                    rows.append(about | taken | after | {"cpu_s": one.process.cpu_seconds - cpu})
                     print(f"open loop, {one.name}, {group} texts, {share:.0%}: {taken}", flush=True)
-        return found
+        return rows
 
     def _peak(self) -> dict[str, float]:
         """Measure the peak, in the environment with the most libraries for products."""
         python = str(PEERS) if PEERS.exists() else self._setting.python
         seconds = "0.1" if self._options.quick else "1.5"
-        found: dict[str, float] = json.loads(run([python, "-m", "bench.serving.peak", seconds]))
-        return found | {"cores": len(os.sched_getaffinity(0))}
+        gflops: dict[str, float] = json.loads(run([python, "-m", "bench.serving.peak", seconds]))
+        return gflops | {"cores": len(os.sched_getaffinity(0))}

@@ -88,12 +88,12 @@ def best(product: Product, seconds: float) -> float:
 
 def main() -> None:
     torch.set_num_threads(cores())
-    found: dict[str, float] = {}
+    gflops: dict[str, float] = {}
     for name, operations, product in products():
-        found[name] = max(
-            found.get(name, 0.0), operations / best(product, float(sys.argv[1])) / 1e9
+        gflops[name] = max(
+            gflops.get(name, 0.0), operations / best(product, float(sys.argv[1])) / 1e9
         )
-    print(json.dumps(found))
+    print(json.dumps(gflops))
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from bench.frame.report import number, table
 from bench.serving.criteria import Criterion, criteria
-from bench.serving.tables import cost_table, flood_table, open_table
-from bench.serving.workloads import LIST, ONE, WORKLOADS
+from bench.serving.flood import CALLERS, RATE
+from bench.serving.workloads import BATCHES, BULK, LIST, ONE, WORKLOADS
 
 
 def lines(run: dict[str, Any]) -> list[str]:
@@ -79,17 +80,17 @@ def heading(run: dict[str, Any]) -> list[str]:
 def criteria_table(run: dict[str, Any]) -> list[str]:
     rows = []
     for one in criteria(run):
-        asked = (
-            "" if one.asked is None else f"{'at most' if one.at_most else 'at least'} {one.asked}"
+        bound = (
+            "" if one.bound is None else f"{'at most' if one.at_most else 'at least'} {one.bound}"
         )
-        rows.append((one.what, asked, measured(one), one.verdict, one.note))
+        rows.append((one.what, bound, measured(one), one.verdict, one.note))
     return table(("", "asked", "measured", "", ""), rows)
 
 
 def measured(one: Criterion) -> str:
     """Return the value, with the least and the largest of the rounds."""
     span = "" if one.rounds is None else " ({:.2f} to {:.2f})".format(*one.rounds)
-    return number(one.found, ".2f") + span
+    return number(one.value, ".2f") + span
 
 
 COLUMNS = {
@@ -105,7 +106,7 @@ COLUMNS = {
 
 def workload_tables(run: dict[str, Any]) -> list[str]:
     """Return a table for each workload, the fastest first."""
-    found: list[str] = []
+    lines: list[str] = []
     for workload in WORKLOADS:
         measured = run["measured"].get(workload.name, {})
         if not measured:
@@ -120,14 +121,14 @@ def workload_tables(run: dict[str, Any]) -> list[str]:
             )
             for name in names
         ]
-        found += [
+        lines += [
             f"### {workload.name}",
             "",
             f"{workload.about[0].upper()}{workload.about[1:]}.",
             "",
         ]
-        found += [*table(("", "ten nearest kept", *COLUMNS, "rounds, texts/s"), rows), ""]
-    return found[:-1]
+        lines += [*table(("", "ten nearest kept", *COLUMNS, "rounds, texts/s"), rows), ""]
+    return lines[:-1]
 
 
 def neighbour_share(run: dict[str, Any], name: str) -> str:
@@ -140,8 +141,8 @@ def spread(taken: dict[str, Any]) -> str:
 
 def peak_of(run: dict[str, Any], precision: str) -> float | None:
     """Return the best library's GFLOP/s."""
-    found = [value for name, value in run["peak"].items() if name.endswith(precision)]
-    return max(found, default=None)
+    values = [value for name, value in run["peak"].items() if name.endswith(precision)]
+    return max(values, default=None)
 
 
 def peak_tables(run: dict[str, Any]) -> list[str]:
@@ -158,13 +159,13 @@ def peak_tables(run: dict[str, Any]) -> list[str]:
         cells += [number(None if later is None else later["texts_per_s"], ".0f")]
         cells += ["" if peak is None or later is None else f"{later['gflops'] / peak:.0%}"]
         rows.append((name, about["precision"], *cells))
-    told = ", ".join(
+    best = ", ".join(
         f"{name} {value:.0f}" for name, value in run["peak"].items() if name != "cores"
     )
     return [
         (
             "Best of many products of square matrices and of the encoder's own shapes, "
-            f"GFLOP/s: {told}."
+            f"GFLOP/s: {best}."
         ),
         "",
         (
@@ -204,4 +205,118 @@ def contestants_table(run: dict[str, Any]) -> list[str]:
             ("", "meant", "says", "max abs", "least cosine", "ten nearest kept", "", "versions"),
             rows,
         ),
+    ]
+
+
+COSTED = (BATCHES, BULK, ONE)
+OVERLOAD = (
+    *("requests", "refusals, p50 ms", "p99 ms"),
+    *("resident MiB", "sent late by at most, ms"),
+)
+FLOOD = (
+    *("", "bulk batch, ms", "alone, p50 ms", "p99 ms"),
+    *("beside bulk, p50 ms", "p99 ms", "bulk, texts/s"),
+)
+
+
+def cost_table(run: dict[str, Any]) -> list[str]:
+    """Return CPU milliseconds of a text, and the price of a million, the cheapest first."""
+    spent: dict[str, list[float | None]] = {
+        name: [run["measured"].get(each, {}).get(name, {}).get("cpu_ms") for each in COSTED]
+        for name in run["contestants"]
+    }
+    cheapest = sorted(
+        spent, key=lambda name: min((ms for ms in spent[name] if ms), default=math.inf)
+    )
+    rows = [
+        (
+            name,
+            *(number(ms, ".2f") for ms in spent[name]),
+            *(
+                number(None if ms is None else million(ms, run["core_hour"]), ".3f")
+                for ms in spent[name]
+            ),
+        )
+        for name in cheapest
+    ]
+    heads = [f"CPU ms/text, {each}" for each in COSTED]
+    heads += [f"price of a million texts, {each}" for each in COSTED]
+    return [
+        f"CPU time of the server or the library, all its processes, without the load generator. "
+        f"The price is for {run['core_hour']} an hour of one core, in your currency "
+        "(`--core-hour`): CPU milliseconds times price. A core that waits costs the same, so this "
+        "is the price of a machine that is always busy.",
+        "",
+        *table(("", *heads), rows),
+    ]
+
+
+def million(cpu_ms: float, core_hour: float) -> float:
+    """Return the price of a million texts of so many CPU milliseconds each."""
+    return 1e6 * cpu_ms / 1000 / 3600 * core_hour
+
+
+def open_table(run: dict[str, Any]) -> list[str]:
+    if not run["open"]:
+        return ["Not measured."]
+    rows = [
+        (
+            one["name"],
+            str(one["group"]),
+            f"{one['share']:.0%}",
+            number(one["offered_texts_per_s"], ".0f"),
+            number(one["goodput_texts_per_s"], ".0f"),
+            number(one["p50_ms"], ".0f"),
+            number(one["p99_ms"], ".0f"),
+            ", ".join(f"{code} {count}" for code, count in sorted(one["codes"].items())),
+            number(one["refused_p50_ms"]),
+            number(one["refused_p99_ms"]),
+            f"{one['resident_before'] / 2**20:.0f} -> {one['resident_after'] / 2**20:.0f}",
+            number(one["sent_late_ms"], ".0f"),
+        )
+        for one in run["open"]
+    ]
+    heads = (
+        "",
+        "texts a request",
+        "load",
+        "offered texts/s",
+        "goodput texts/s",
+        "p50 ms",
+        "p99 ms",
+    )
+    return [
+        (
+            "Poisson arrivals at a share of the capacity that the closed loops had (64 singles; 8 "
+            "x 32). Goodput counts what was answered within its deadline, "
+            "after the first of them has passed."
+        ),
+        "",
+        *table((*heads, *OVERLOAD), rows),
+    ]
+
+
+def flood_table(run: dict[str, Any]) -> list[str]:
+    if not run["flood"]:
+        return ["Not measured."]
+    rows = [
+        (
+            one["name"],
+            str(one["batch_ms"]),
+            number(one["alone"]["p50_ms"]),
+            number(one["alone"]["p99_ms"]),
+            number(one["beside"]["p50_ms"]),
+            number(one["beside"]["p99_ms"]),
+            number(one["beside"]["bulk_texts_per_s"], ".0f"),
+        )
+        for one in run["flood"]
+    ]
+    return [
+        (
+            f"{RATE:.0f} single texts/s that somebody waits for, alone, and beside {CALLERS} "
+            "callers that each keep a request of 32 texts under way; "
+            "by how long a batch of bulk may take (`--bulk-batch-ms`)."
+        ),
+        "",
+        *table(FLOOD, rows),
     ]

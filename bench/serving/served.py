@@ -26,7 +26,7 @@ from bench.frame.processes import (
     wait_for,
 )
 from bench.serving.contestants import Contestant, Setting
-from bench.serving.http import MODEL, embeddings_body, vectors_of
+from bench.serving.doors import MODEL, embeddings_body, vectors_of
 from bench.serving.workloads import BATCHES, BULK, LIST, ONE, SINGLES, Workload
 from headlight.runtime import Bundle
 
@@ -65,20 +65,20 @@ class Headlight(Contestant):
         return {"versions": {}, "precision_told": self.checked.rpartition(" on ")[2]}
 
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
-        told: dict[str, Any] = {"target": self.target, "order": list(order)}
+        fields: dict[str, Any] = {"target": self.target, "order": list(order)}
         before, cpu = self._padding(), self.process.cpu_seconds
         if workload.name == BULK:
-            found = self._setting.load.ask("stream", group=workload.group, **told)
+            cost = self._setting.load.ask("stream", group=workload.group, **fields)
         elif workload.name == LIST:
-            found = self._setting.load.ask("listed", **told)
+            cost = self._setting.load.ask("listed", **fields)
         else:
-            found = self._setting.load.ask(
-                "closed", callers=workload.callers, group=workload.group, **told
+            cost = self._setting.load.ask(
+                "closed", callers=workload.callers, group=workload.group, **fields
             )
         used, after = self.process.cpu_seconds - cpu, self._padding()
         batches = after[1] - before[1]
         padding = (after[0] - before[0]) / batches if batches else None
-        return found | {"cpu": used, "load_cpu": found["cpu"], "padding": padding}
+        return cost | {"cpu": used, "load_cpu": cost["cpu"], "padding": padding}
 
     def _padding(self) -> list[float]:
         """Return sum and count of the service's own histogram."""
@@ -131,11 +131,11 @@ class Peer(Contestant):
     packages: tuple[str, ...]
 
     def __init__(
-        self, name: str, precision: str, setting: Setting, python: Path, told: str
+        self, name: str, precision: str, setting: Setting, python: Path, precision_of_peer: str
     ) -> None:
         """Keep how to start it; `told`: what it says of its computation."""
         super().__init__(name, precision, setting)
-        self._python, self._told = python, told
+        self._python, self._told = python, precision_of_peer
 
     def serve(self, command: Sequence[str], folder: Path = ROOT, **environment: str) -> None:
         """Start it on loopback, and wait for its first answer. Raises Failed if none comes."""
@@ -156,12 +156,12 @@ class Peer(Contestant):
         return True
 
     def _post(self, texts: Sequence[str]) -> bytes:
-        asked = urllib.request.Request(
+        request = urllib.request.Request(
             f"http://{self.target}{self.path}",
             embeddings_body(texts),
             {"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(asked, timeout=300) as response:
+        with urllib.request.urlopen(request, timeout=300) as response:
             body: bytes = response.read()
         return body
 
@@ -192,8 +192,8 @@ def posted(
     order: Sequence[int],
 ) -> dict[str, Any]:
     """Run a workload over HTTP; `door`: the address, the path and the model's name."""
-    cpu, told = process.cpu_seconds, dict(zip(("target", "path", "model"), door, strict=True))
-    taken = setting.load.ask("posted", **told, order=list(order), callers=callers, group=group)
+    cpu, fields = process.cpu_seconds, dict(zip(("target", "path", "model"), door, strict=True))
+    taken = setting.load.ask("posted", **fields, order=list(order), callers=callers, group=group)
     return taken | {"cpu": process.cpu_seconds - cpu, "load_cpu": taken["cpu"]}
 
 

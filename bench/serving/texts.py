@@ -35,14 +35,14 @@ def write_texts(path: Path, tokenizer: Path, count: int) -> None:
         text if tokens(text) <= LONGEST else text.split("\n\n")[0] for text in docstrings(SPARE)
     )
     # Some servers strip their input, and would compute something else.
-    found = [
+    usable = [
         text for text in dict.fromkeys(text.strip() for text in whole) if tokens(text) <= LONGEST
     ]
-    if len(found) < count:
+    if len(usable) < count:
         raise SystemExit(
-            f"the library of this Python has {len(found)} docstrings that fit; {count} are needed"
+            f"the library of this Python has {len(usable)} docstrings that fit; {count} are needed"
         )
-    texts = [found[i * len(found) // count] for i in range(count)]
+    texts = [usable[i * len(usable) // count] for i in range(count)]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
         json.dumps({"texts": texts, "tokens": [tokens(text) for text in texts]}), encoding="utf-8"

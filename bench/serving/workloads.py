@@ -97,11 +97,11 @@ def percentile(seconds: Sequence[float], q: float) -> float | None:
 def summary(runs: Sequence[Taken]) -> dict[str, Any]:
     """Return the median of each number over the rounds, and all throughputs, for their spread."""
     numbers = [run.numbers() for run in runs]
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key in numbers[0]:
         values = [one[key] for one in numbers]
-        found[key] = statistics.median([value for value in values if value is not None] or [0.0])
+        result[key] = statistics.median([value for value in values if value is not None] or [0.0])
         if all(value is None for value in values):
-            found[key] = None
-    found["all_texts_per_s"] = [one["texts_per_s"] for one in numbers]
-    return found
+            result[key] = None
+    result["all_texts_per_s"] = [one["texts_per_s"] for one in numbers]
+    return result

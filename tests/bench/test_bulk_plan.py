@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from bench.bulk import plan
-from bench.bulk.measured_rates import read
-from bench.bulk.plan_tables import number, power, size
+from bench.bulk.plan import number, power, read, size
 from headlight.cli.tables.table_options import PART_ROWS
 
 INVENTED: dict[str, Any] = {

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from bench.front_messages import WORKLOADS
-from bench.front_report import Rounds, report
+from bench.front import WORKLOADS, Rounds, report
 
 
 def rounds(*values: float) -> dict[str, list[float]]:

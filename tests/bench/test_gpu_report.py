@@ -98,7 +98,7 @@ def by_name(run: dict[str, Any]) -> dict[str, Criterion]:
 
 
 def test_criteria_use_the_best_result_of_each_contestant(run: dict[str, Any]) -> None:
-    found: list[Any] = [(one.found, one.verdict) for one in criteria(run)]
+    found: list[Any] = [(one.value, one.verdict) for one in criteria(run)]
     expected: list[Any] = [
         (1e-6, "reached"),
         (0.99995, "reached"),
@@ -148,7 +148,7 @@ def test_a_few_texts_are_not_enough_for_parity(run: dict[str, Any]) -> None:
 def test_a_refused_start_up_check_misses_the_criterion(run: dict[str, Any]) -> None:
     run["parity"][TRAINED[0]]["bf16"]["gate"] = "BundleError: off"
     one = by_name(run)["share of start-up gates passed, in each precision"]
-    assert one.found == pytest.approx(5 / 6)
+    assert one.value == pytest.approx(5 / 6)
     assert one.verdict == "**missed**"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.front_messages import WORKLOADS
+from bench.front import WORKLOADS
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT
 

@@ -181,7 +181,7 @@ def simulated(
         options.provider = "cpu"
         run_ = program.Run(options, clock)
         run_.all()
-        return run_.found | {"given": given}
+        return run_.numbers | {"given": given}
 
     return run
 
@@ -201,7 +201,7 @@ def test_every_criterion_is_measured_within_eight_minutes(
 ) -> None:
     found = simulated(2.5)  # a layer: half a minute for each of three kinds of batch of BERT-base
     assert found["failed"] == {}
-    assert [one.what for one in throughput(found) if one.found is None] == []
+    assert [one.what for one in throughput(found) if one.value is None] == []
     for row in chief_rows(found):
         assert {
             name: one["rounds"] >= speed.FEWEST_ROUNDS for name, one in row["times"].items()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.one_call_report import TITLES, Round, criteria
+from bench.one_call import TITLES, Round, criteria
 from bench.one_call_steps import SESSION, names
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT

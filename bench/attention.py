@@ -6,16 +6,11 @@ within one run.
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import functools
-import json
-import os
 import random
-import subprocess
-import sys
+import tempfile
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
@@ -30,7 +25,8 @@ from bench.attention_forms import (
 )
 from bench.encoder import bundle
 from bench.frame.machine import machine
-from bench.frame.report import publish
+from bench.frame.processes import ANY_PORTS, Service, serve
+from bench.frame.report import parser, publish, table
 from bench.frame.rounds import Contestants, medians
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
@@ -51,18 +47,16 @@ REPEATS = 20  # of the largest answer, for memory
 
 def engine_table(runtime: Runtime, rounds: int) -> list[str]:
     """Return milliseconds of each form and its ratio to vectors alone, by batch and length."""
-    lines = [
-        "| | " + " | ".join(f"{batch} x {length}" for batch, length in SHAPES) + " | at most |"
+    columns = [medians(contestants(runtime, *shape), rounds) for shape in SHAPES]
+    rows = [
+        (
+            name,
+            *(f"{each[name]:.1f} ms ({each[name] / each[VECTORS_ALONE]:.2f}x)" for each in columns),
+            str(TARGETS.get(name, "")),
+        )
+        for name in columns[0]
     ]
-    lines.append("|---" * (len(SHAPES) + 2) + "|")
-    columns = [medians(contestants(runtime, batch, length), rounds) for batch, length in SHAPES]
-    for name in columns[0]:
-        cells = [
-            f"{column[name]:.1f} ms ({column[name] / column[VECTORS_ALONE]:.2f}x)"
-            for column in columns
-        ]
-        lines.append(f"| {name} | " + " | ".join(cells) + f" | {TARGETS.get(name, '')} |")
-    return lines
+    return table(("", *(f"{batch} x {length}" for batch, length in SHAPES), "at most"), rows)
 
 
 def contestants(runtime: Runtime, batch: int, length: int) -> Contestants:
@@ -83,40 +77,7 @@ def run(runtime: Runtime, items: list[EncodeItem]) -> None:
     runtime.engine.run(items)
 
 
-@contextmanager
-def served(bundle_path: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield the gRPC address, HTTP address and process id of a service on loopback."""
-    options = (
-        "--bundle",
-        str(bundle_path),
-        "--grpc",
-        "127.0.0.1:0",
-        "--metrics",
-        "127.0.0.1:0",
-        "--api",
-        "off",
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "headlight", "serve", *options], stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    try:
-        addresses = ("", "")
-        for entry in map(json.loads, process.stderr):
-            if entry.get("event") == "listening":
-                addresses = (
-                    f"127.0.0.1:{entry['grpc_port']}",
-                    f"127.0.0.1:{entry['metrics_port']}",
-                )
-            if entry.get("event") == "serving":
-                yield *addresses, process.pid
-                break
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
-
-
-def asked(spec: AttentionSpec | None, length: int) -> pb.EncodeStreamRequest:
+def request(spec: AttentionSpec | None, length: int) -> pb.EncodeStreamRequest:
     """Return the request for one input."""
     return pb.EncodeStreamRequest(id="1", encode=attention_request(spec, [length]))
 
@@ -128,14 +89,10 @@ def received(stub: pb_grpc.HeadlightServiceStub, request: pb.EncodeStreamRequest
 
 def wire_table(stub: pb_grpc.HeadlightServiceStub, rounds: int) -> list[str]:
     """Return bytes on the wire and time of each form of one text, a stream each."""
-    lines = [
-        "| | " + " | ".join(f"{length} tokens" for length in LENGTHS) + " |",
-        "|---" * (len(LENGTHS) + 1) + "|",
-    ]
     columns = []
     for length in LENGTHS:
         requests = {
-            name: asked(spec, length) for name, spec in {VECTORS_ALONE: None, **FORMS}.items()
+            name: request(spec, length) for name, spec in {VECTORS_ALONE: None, **FORMS}.items()
         }
         milliseconds = medians(
             {name: functools.partial(received, stub, one) for name, one in requests.items()}, rounds
@@ -146,26 +103,17 @@ def wire_table(stub: pb_grpc.HeadlightServiceStub, rounds: int) -> list[str]:
                 for name, one in requests.items()
             }
         )
-    lines += [
-        f"| {name} | " + " | ".join(column[name] for column in columns) + " |"
-        for name in columns[0]
-    ]
-    return lines
+    rows = [(name, *(column[name] for column in columns)) for name in columns[0]]
+    return table(("", *(f"{length} tokens" for length in LENGTHS)), rows)
 
 
-def memory_line(stub: pb_grpc.HeadlightServiceStub, pid: int) -> str:
+def memory_line(stub: pb_grpc.HeadlightServiceStub, service: Service) -> str:
     """Return resident memory over repeated whole maps of 512 tokens."""
-
-    def resident() -> int:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-    base, request = resident(), asked(AttentionSpec(), 512)
-    peaks = []
-    for _ in range(REPEATS):
-        peak = 0
-        for _frame in stub.EncodeStream(iter([request])):
-            peak = max(peak, resident())
-        peaks.append((peak - base) / 1e6)
+    base, whole_maps = service.resident, request(AttentionSpec(), 512)
+    peaks = [
+        (max(service.resident for _ in stub.EncodeStream(iter([whole_maps]))) - base) / 1e6
+        for _ in range(REPEATS)
+    ]
     return (
         f"Whole maps of 512 tokens (75.5 MB) {REPEATS} times in a row, read frame by frame: "
         "resident memory of the service over what it was after 50 vectors: at most "
@@ -182,22 +130,24 @@ def attention_sent(http: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
+    made = parser("bench.attention", __doc__, "attention.md", rounds=15)
+    made.add_argument(
         "--bundle", type=Path, help="default: 6 layers, 12 heads, d=384, random weights, made here"
     )
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--out", type=Path, default=Path("bench/results/attention.md"))
-    options = parser.parse_args()
+    options = made.parse_args()
     random.seed(0)
     path = options.bundle or bundle(Path("build/bench"))
     engine = engine_table(Runtime(path), options.rounds)
-    with served(path) as (target, http, pid), grpc.insecure_channel(target) as channel:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.closing(Service(serve(path, *ANY_PORTS), Path(folder) / "serve.log")) as service,
+        grpc.insecure_channel(service.address()) as channel,
+    ):
         stub = pb_grpc.HeadlightServiceStub(channel)
         for _ in range(50):
-            received(stub, asked(None, 128))
-        metric = attention_sent(http)
-        memory = memory_line(stub, pid)
+            received(stub, request(None, 128))
+        metric = attention_sent(service.address("metrics"))
+        memory = memory_line(stub, service)
         wire = wire_table(stub, max(5, options.rounds // 3))
     report = [
         "# What each form of attention costs",

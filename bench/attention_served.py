@@ -8,8 +8,6 @@ all rounds. Vectors come by Encode, attention by a call of EncodeStream, as the 
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import statistics
 import sys
@@ -20,16 +18,16 @@ from typing import Any, NamedTuple
 from bench.attention_forms import FORMS, VECTORS_ALONE
 from bench.frame.machine import Others, machine
 from bench.frame.processes import Failed, Worker
-from bench.frame.report import publish
+from bench.frame.report import command, parser, publish, table
 from bench.serving.contestants import Setting, setting_of
 from bench.serving.served import Headlight
 from headlight.runtime import Bundle
 
 WORK = Path("build/serving")
-OUT = Path("bench/results/attention_served.md")
 EAGER = "transformers, eager"
 LEFT_OUT = {"largest of heads", "whole maps, float16", "scores"}
 NAMES = [VECTORS_ALONE, *(name for name in FORMS if name not in LEFT_OUT)]
+FORMS_RUN = [*NAMES, EAGER]
 GROUP = 8  # texts of a call
 TOKENS_A_RUN = 2048
 MIXED = 128  # texts
@@ -102,7 +100,7 @@ class Contest:
         for number in range(count + 1):
             for column in columns(tokens, many):
                 first = column.callers == many[0]  # transformers has one caller
-                names = [*NAMES, EAGER] if self._eager and first else NAMES
+                names = FORMS_RUN if self._eager and first else NAMES
                 for name in random.sample(names, len(names)):
                     taken = self.run(name, column)
                     if number:
@@ -131,37 +129,30 @@ def cell(runs: list[dict[str, Any]], name: str, column: str, callers: int) -> st
     return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}), {speed:.0f}"
 
 
-def table(runs: list[dict[str, Any]], callers: int) -> list[str]:
+def section(runs: list[dict[str, Any]], callers: int) -> list[str]:
     """Return the lines of the table for a number of callers."""
     names = list(dict.fromkeys(each["column"] for each in runs))
-    lines = [
+    rows = [(form, *(cell(runs, form, name, callers) for name in names)) for form in FORMS_RUN]
+    return [
         f"## {callers} caller{'s' if callers > 1 else ''}, {GROUP} texts a call",
         "",
-        "| | " + " | ".join(names) + " |",
-        "|---" * (len(names) + 1) + "|",
+        *table(("", *names), (row for row in rows if any(row[1:]))),
+        "",
     ]
-    for form in [*NAMES, EAGER]:
-        cells = [cell(runs, form, name, callers) for name in names]
-        if any(cells):
-            lines.append(f"| {form} | " + " | ".join(cells) + " |")
-    return [*lines, ""]
 
 
 def main() -> None:
     """Measure and publish."""
-    parser = argparse.ArgumentParser(prog="python -m bench.attention_served", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--callers", type=int, nargs="+", default=[1, 4], metavar="N")
-    parser.add_argument("--bundle", type=Path, default=WORK / "bundle")
-    parser.add_argument("--no-peer", action="store_true", help="without transformers")
-    parser.add_argument("--out", type=Path, default=OUT)
-    options, flags = parser.parse_known_args()  # others are of the service
+    made = parser("bench.attention_served", __doc__, "attention_served.md", rounds=3)
+    made.add_argument("--callers", type=int, nargs="+", default=[1, 4], metavar="N")
+    made.add_argument("--bundle", type=Path, default=WORK / "bundle")
+    made.add_argument("--no-peer", action="store_true", help="without transformers")
+    options, flags = made.parse_known_args()  # others are of the service
     setting = setting_of(WORK, WORK / "model", options.bundle, MIXED)
     random.seed(0)
     tokens = random.sample(setting.tokens, len(setting.tokens))
     service = Headlight("attention", "fp32", setting, ("--provider", "cpu", *flags))
-    eager: Worker | None = None
-    others = Others()
+    eager, others = None, Others()
     try:
         service.start()
         if not options.no_peer:
@@ -176,14 +167,13 @@ def main() -> None:
         for each in (service, setting.load, eager):
             if each is not None:
                 each.close()
-    shown = " ".join(["python -m bench.attention_served", *sys.argv[1:]])
-    options.out.with_suffix(".json").write_text(json.dumps(runs, indent=0) + "\n", encoding="utf-8")
     publish(
         options.out,
         [
             "# Attention over the wire",
             "",
-            f"`{shown}` on {machine(('onnxruntime', 'grpcio', 'numpy'))}. All layers in each form.",
+            f"`{command('bench.attention_served')}` on "
+            f"{machine(('onnxruntime', 'grpcio', 'numpy'))}. All layers in each form.",
             f"Medians of {options.rounds} interleaved rounds: the ratio of the time to that of",
             "vectors served in the same round, its least and largest, and texts a second.",
             f"Mixed: {len(tokens)} inputs of the lengths of docstrings. {EAGER}: whole maps, in "
@@ -191,8 +181,9 @@ def main() -> None:
             f"by length, batches of {GROUP}. Other programs took {100 * others.share():.0f} % of "
             "the CPUs.",
             "",
-            *(line for callers in options.callers for line in table(runs, callers)),
+            *(line for callers in options.callers for line in section(runs, callers)),
         ],
+        runs,
     )
 
 

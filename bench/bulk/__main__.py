@@ -15,7 +15,6 @@ import json
 import os
 import random
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,16 +61,6 @@ def write_rows(folder: Path, texts: list[str], rows: int) -> Path:
     return folder
 
 
-@contextlib.contextmanager
-def serving(bundle: Path, log: Path) -> Iterator[str]:
-    """Run the service, and yield its address."""
-    process = Service(serve(bundle, *ANY_PORTS), log)
-    try:
-        yield process.address()
-    finally:
-        process.close()
-
-
 def vectors(out: Path) -> np.ndarray[Any, Any]:
     """Return the vectors of an output, by id: [N, D]."""
     path = out if out.exists() else out.with_suffix("")
@@ -98,8 +87,9 @@ def measure(field: list[Contestant], bundle: Path, inputs: list[Path], rounds: i
         with contextlib.ExitStack() as stack:
             ready = contestant
             if contestant.asks:
-                target = stack.enter_context(serving(bundle, work / "server.log"))
-                ready = at_target(contestant, target)
+                service = Service(serve(bundle, *ANY_PORTS), work / "server.log")
+                stack.callback(service.close)
+                ready = at_target(contestant, service.address())
             try:
                 cost, made = once(ready, inputs, work)
             except (Failed, OSError) as error:

@@ -9,6 +9,7 @@ some parts keeps the others' figures.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import sys
@@ -20,8 +21,9 @@ from typing import Any
 from bench.evidence import chunking, cost, deletion, methods, planted, sections
 from bench.evidence.report import deletion_curves, page
 from bench.frame.machine import Others, machine
-from bench.frame.processes import Failed
+from bench.frame.processes import ANY_PORTS, Failed, Service, serve
 from bench.frame.report import command, parser, publish, save
+from headlight import Client
 from headlight.runtime import Runtime
 
 QUERY = "return the name of each file below a folder that has changed"
@@ -55,7 +57,10 @@ def _cost(runtime: Runtime, options: argparse.Namespace) -> dict[str, Any]:
     if not options.no_service:
         with (
             tempfile.TemporaryDirectory() as folder,
-            cost.served(options.bundle, Path(folder) / "serve.log") as client,
+            contextlib.closing(
+                Service(serve(options.bundle, *ANY_PORTS), Path(folder) / "serve.log")
+            ) as service,
+            Client(service.address()) as client,
         ):
             rows += cost.measure(client, "over gRPC", QUERY, lists, options.rounds)
     tokens = len(runtime.tokenize(QUERY)[0])

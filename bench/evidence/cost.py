@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.evidence.planted import SEED, Case
-from bench.frame.processes import ANY_PORTS, Service, serve
 from bench.frame.rounds import Contestants, ratios, spread, times
-from headlight import Client
 from headlight.comparison import EvidenceSpec
 from headlight.interface.encoder import Encoder
 from headlight.runtime import Runtime
@@ -92,18 +88,3 @@ def rows_of(where: str, size: int, taken: dict[str, list[float]]) -> list[dict[s
         row = {"place": where, "passages": size, "name": name, "rounds": len(milliseconds)}
         rows.append({**row, **{key: round(value, 3) for key, value in numbers.items()}})
     return rows
-
-
-@contextlib.contextmanager
-def served(bundle: Path, log: Path) -> Iterator[Client]:
-    """Serve the bundle in a process of its own, and yield a client of it.
-
-    Raises:
-        Failed: it does not start.
-    """
-    process = Service(serve(bundle, *ANY_PORTS), log)
-    try:
-        with Client(process.address()) as client:
-            yield client
-    finally:
-        process.close()

@@ -7,9 +7,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import math
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,7 +19,8 @@ from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from typing import Any
 
-from bench.peers.bare import listen
+import grpc
+
 from bench.peers.worker import answer, described, groups, read_texts, save_vectors, timed
 from headlight.runtime import Runtime
 from headlight.runtime.encode_items import EncodeItem
@@ -33,6 +36,35 @@ from headlight_service.core.admission.request_budget import RequestBudget
 from headlight_service.core.models import ServedModel
 from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
 from headlight_service.telemetry.metrics import Metrics
+
+START_SECONDS = 30
+SERVICE, METHOD = "headlight.v1.HeadlightService", "Encode"
+
+
+def listen(work: Callable[[], bytes]) -> int:
+    """Answer every call with the result of `work`, until the process ends; return the port."""
+    ports: list[int] = []
+    up = threading.Event()
+    threading.Thread(target=lambda: asyncio.run(_serve(work, ports, up)), daemon=True).start()
+    if not up.wait(START_SECONDS):
+        raise RuntimeError("the bare server does not start")
+    return ports[0]
+
+
+async def _serve(work: Callable[[], bytes], ports: list[int], up: threading.Event) -> None:
+    threads = ThreadPoolExecutor(1)
+    run = functools.partial(asyncio.get_running_loop().run_in_executor, threads, work)
+
+    async def encode(_: bytes, context: object) -> bytes:
+        return await run()
+
+    server = grpc.aio.server()
+    handlers = {METHOD: grpc.unary_unary_rpc_method_handler(encode)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    ports.append(server.add_insecure_port("127.0.0.1:0"))
+    await server.start()
+    up.set()
+    await server.wait_for_termination()
 
 
 class Timed:

@@ -177,7 +177,7 @@ class Engine(InProcess):
         return seconds
 
     def bare(self, text: str) -> str:
-        """Return the address of a server that runs this text per call; see bench.peers.bare."""
+        """Return the address of a server that runs this text per call; see bench.peers.engine."""
         return f"127.0.0.1:{self.process.ask('bare', text=text)['port']}"
 
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:

@@ -17,8 +17,7 @@ import yaml
 
 from deploy.grafana import dashboard
 from deploy.prometheus import sources
-from deploy.prometheus.expressions import metric_names
-from deploy.prometheus.names import LABEL_VALUES, check_names, known_names
+from deploy.prometheus.names import LABEL_VALUES, check_names, known_names, metric_names
 from headlight_service.telemetry.metrics import SECONDS
 
 RUNBOOKS = sources.DEPLOY / "runbooks"

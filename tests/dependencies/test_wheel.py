@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.distribution import Archives, absolute, build
-from deploy.distribution_checks import contents
+from deploy.distribution import Archives, absolute, build, contents
 from headlight.extras import remedy
 from tests.shipped import DIM
 from tests.system.conftest import bundle_of

@@ -14,8 +14,7 @@ import pytest
 
 from deploy.check.rules import names_are_known
 from deploy.grafana import dashboard
-from deploy.prometheus.expressions import metric_names
-from deploy.prometheus.names import our_names
+from deploy.prometheus.names import metric_names, our_names
 from deploy.prometheus.sources import rules
 
 MADE: dict[str, Any] = dashboard.read()

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.distribution import release_notes
-from deploy.distribution_checks import EXPECTED, contents
+from deploy.distribution import EXPECTED, contents, release_notes
 
 Write = Callable[[Path, Iterable[str]], Path]
 STRANGERS = (

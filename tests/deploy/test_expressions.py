@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.prometheus.expressions import metric_names, selectors, without_conditions
+from deploy.prometheus.names import metric_names, selectors, without_conditions
 
 
 @pytest.mark.parametrize(

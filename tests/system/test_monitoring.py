@@ -22,8 +22,7 @@ import yaml
 from deploy.check.rules import queries, substituted
 from deploy.grafana import dashboard
 from deploy.prometheus import sources
-from deploy.prometheus.expressions import selectors, without_conditions
-from deploy.prometheus.names import KUBE_STATE
+from deploy.prometheus.names import KUBE_STATE, selectors, without_conditions
 from headlight import AttentionSpec, Client, InvalidInput, Unauthenticated
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,11 +17,38 @@ from headlight.runtime.tokenization.tokenizer_probe import limit_of
 from headlight_export.folders.max_length import TOKENIZER_CONFIG
 from headlight_export.folders.model_folder import Refused, read_object
 from headlight_export.tokenizers.added_tokens import check_added
-from headlight_export.tokenizers.byte_level import begin_as_said
-from headlight_export.tokenizers.tokenizer_class import class_of
-from headlight_export.tokenizers.unigram import split_at_white_space
+from headlight_export.tokenizers.tokenizer_class import BART, GPT2, QWEN2, ROBERTA, class_of
+from headlight_export.tokenizers.unigram import parts_of, split_at_white_space
 from headlight_export.tokenizers.wordpiece import CONVERT, VOCAB, apply_settings, build
 from headlight_model.config import EncoderConfig
+
+CLASSES = {BART, GPT2, QWEN2, ROBERTA}
+
+
+def begin_as_said(
+    tokenizer: tokenizers.Tokenizer, name: str | None, settings: Mapping[str, Any]
+) -> tokenizers.Tokenizer:
+    """Return a tokenizer that puts a space before a text if tokenizer_config.json says so.
+
+    tokenizer.json is overridden. A tokenizer of another class (`name`) is unchanged. So is one that
+    splits texts in several ways, unless it is Qwen2's, which always does.
+    """
+    if name not in CLASSES:
+        return tokenizer
+    made = json.loads(tokenizer.to_str())
+    if name != QWEN2 and (made["pre_tokenizer"] or {}).get("type") == "Sequence":
+        return tokenizer
+    begins = bool(settings.get("add_prefix_space", False))
+    for kind, part in (
+        *(("ByteLevel", part) for part in parts_of(made["pre_tokenizer"], "pretokenizers")),
+        *(
+            ("RobertaProcessing", part) for part in parts_of(made["post_processor"], "processors")
+        ),  # trims offsets by it
+    ):
+        if part["type"] == kind:
+            part["add_prefix_space"] = begins
+    return tokenizers.Tokenizer.from_str(json.dumps(made))
+
 
 TOKENIZER, SPECIAL = "tokenizer.json", "special_tokens_map.json"
 # Other formats of tokenizers; they are not read here.

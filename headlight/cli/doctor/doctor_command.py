@@ -14,11 +14,16 @@ from typing import Any
 import headlight
 from headlight.archive import to_json
 from headlight.cli.cache_command import facts as model_facts
+from headlight.cli.doctor.checks import (
+    GoldenRun,
+    Installed,
+    Provider,
+    installed_packages,
+    machine_facts,
+    run_golden_inputs,
+    usable_providers,
+)
 from headlight.cli.doctor.default_ports import Port, default_ports
-from headlight.cli.doctor.golden_runs import GoldenRun, run_golden_inputs
-from headlight.cli.doctor.installed_packages import Installed, installed_packages
-from headlight.cli.doctor.machine_facts import machine_facts
-from headlight.cli.doctor.usable_providers import Provider, usable_providers
 from headlight.cli.files import show, terminal_width
 from headlight.cli.output_files import count_text, size_text
 from headlight.cli.result_output import aligned

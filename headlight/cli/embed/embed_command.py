@@ -9,13 +9,27 @@ from typing import Any
 
 from headlight.bulk.row_blocks import BLOCK, BlockSize, JobRetries, check_weights, encode_blocks
 from headlight.bulk.signals import ended_by_sigterm
-from headlight.cli.embed.embed_files import partial_folder, write
-from headlight.cli.embed.encoder_choice import add_local, check_kind, encoder_of, is_service
+from headlight.cli.embed.embed_files import (
+    made_with,
+    partial_folder,
+    rows_in,
+    tell_left_out,
+    tell_reasons,
+    write,
+)
+from headlight.cli.embed.embed_options import (
+    ONE_TYPE,
+    add_local,
+    add_vectors,
+    check_kind,
+    encoder_of,
+    encoding,
+    is_service,
+    vector_types,
+)
 from headlight.cli.embed.job_checkpoint import Rows
 from headlight.cli.embed.progress import Progress
-from headlight.cli.embed.resumed_rows import made_with, rows_in, tell_left_out, tell_reasons
 from headlight.cli.embed.span_lines import add_spans, embed_spans
-from headlight.cli.embed.vector_options import ONE_TYPE, add_vectors, encoding, vector_types
 from headlight.cli.error_advice import in_words
 from headlight.cli.files import UsageError, say
 from headlight.cli.input_lines import Given, given

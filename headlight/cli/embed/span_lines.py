@@ -9,8 +9,8 @@ from typing import Literal
 
 from headlight.archive import to_json
 from headlight.cli.embed.embed_files import replacing
+from headlight.cli.embed.embed_options import check_kind, encoder_of
 from headlight.cli.embed.embed_output import json_numbers
-from headlight.cli.embed.encoder_choice import check_kind, encoder_of
 from headlight.cli.files import UsageError, show
 from headlight.cli.input_lines import Given, given
 from headlight.cli.output_files import count_text, say_written

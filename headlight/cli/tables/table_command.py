@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 
 from headlight.bulk.row_blocks import BlockSize, JobRetries
 from headlight.bulk.signals import ended_by_sigterm
-from headlight.cli.embed.encoder_choice import check_kind, encoder_of, is_service
+from headlight.cli.embed.embed_options import check_kind, encoder_of, encoding, is_service
 from headlight.cli.embed.job_checkpoint import tell_kept
 from headlight.cli.embed.progress import Progress
-from headlight.cli.embed.vector_options import encoding
 from headlight.cli.files import PARTIAL, say
 from headlight.cli.output_files import count_text
 from headlight.cli.tables.part_folder import PartFolder

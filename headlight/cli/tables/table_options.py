@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from headlight.cli.embed.vector_options import vector_settings
+from headlight.cli.embed.embed_options import vector_settings
 from headlight.cli.files import UsageError, check_writable
 from headlight.description import ModelDescription
 from headlight.results import Embeddings

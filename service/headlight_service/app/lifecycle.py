@@ -21,11 +21,10 @@ from headlight_service.app.allocator import trim
 from headlight_service.app.assembly import assemble, fitting, load
 from headlight_service.app.executor import Executor
 from headlight_service.app.health import Readiness
-from headlight_service.app.http_listener import Listener
 from headlight_service.app.listen_addresses import PortTaken, bind, taken
 from headlight_service.app.liveness import Liveness
 from headlight_service.app.model_preparation import ExportFailed, prepare
-from headlight_service.app.operational_http import respond, service_pages
+from headlight_service.app.operational_http import Listener, respond, service_pages
 from headlight_service.app.server_setup import (
     GRPC,
     Servicers,

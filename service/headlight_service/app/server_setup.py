@@ -17,9 +17,9 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 from headlight.pb import headlight_pb2
 from headlight.pb.headlight_pb2_grpc import add_HeadlightServiceServicer_to_server
 from headlight_service.app.health import Readiness
-from headlight_service.app.http_listener import MOST_CONNECTIONS, SHARE_OF_DESCRIPTORS
 from headlight_service.app.listen_addresses import REASONS, PortTaken, taken
-from headlight_service.config.network_options import API
+from headlight_service.app.operational_http import MOST_CONNECTIONS, SHARE_OF_DESCRIPTORS
+from headlight_service.config.option_groups import API
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.pipeline import Pipeline

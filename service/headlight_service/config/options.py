@@ -8,11 +8,15 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from headlight_service.config.command_line import ConfigError, parser_of, read, refuse_unknown
-from headlight_service.config.model_options import ComputationOptions, ModelOptions
-from headlight_service.config.network_options import API, AddressOptions, ClientOptions
-from headlight_service.config.process_options import LogOptions, ProcessOptions
-from headlight_service.config.request_options import (
+from headlight_service.config.option_groups import (
+    API,
+    AddressOptions,
     BatchOptions,
+    ClientOptions,
+    ComputationOptions,
+    LogOptions,
+    ModelOptions,
+    ProcessOptions,
     QueueOptions,
     RequestOptions,
     TextOptions,

@@ -163,7 +163,7 @@ def configure(
         handler.addFilter(each)
     for limiter in (
         Seldom("opentelemetry"),
-        Seldom("headlight_service.app.http_listener"),
+        Seldom("headlight_service.app.operational_http"),
         # A traceback is printed in many pieces.
         Seldom("headlight_service.telemetry.uncaught_errors", 1.0),
         Seldom("", PAUSE_SECONDS, BURST),

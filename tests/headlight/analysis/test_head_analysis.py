@@ -14,7 +14,7 @@ from headlight import Client, InvalidInput
 from headlight.analysis.head_analysis import analyse, distances, importance, parts_of
 from headlight.analysis.head_kinds import PATTERNS, Link
 from headlight.analysis.terminal_view import bar, cells
-from headlight.cli.attention.heads_output import five, heads_text, legend
+from headlight.cli.attention.heads_command import five, heads_text, legend
 from headlight.cli.commands import main
 from headlight.errors import BadAnswer, MixedWeights
 from headlight.interface.arguments import Input, text_of

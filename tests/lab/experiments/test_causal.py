@@ -12,8 +12,7 @@ from torch.nn import functional
 from lab.building import build
 from lab.experiments import causal
 from lab.plans import Training
-from lab.tasks import FIRST, TASKS
-from lab.text import CHARACTERS, corpus
+from lab.tasks import CHARACTERS, FIRST, TASKS, corpus
 from lab.training import fit_scores, held_out
 
 [PLAN] = [each for each in causal.trainings(range(1)) if each.scheme == "learned"]

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from headlight_service.app import http_listener as module
-from headlight_service.app.http_listener import Listener
+from headlight_service.app import operational_http as module
 from headlight_service.app.listen_addresses import taken
-from headlight_service.app.operational_http import Response, respond
+from headlight_service.app.operational_http import Listener, Response, respond
 from headlight_service.config.option_types import Address
 
 ROOT = Path(__file__).parents[3]
@@ -156,7 +155,7 @@ def test_a_request_that_never_ends_is_refused() -> None:
 # In a process of its own, so that its file descriptors can be used up.
 WITHOUT_DESCRIPTORS = """
 import functools, os, resource, socket, sys, time
-from headlight_service.app.http_listener import Listener
+from headlight_service.app.operational_http import Listener
 from headlight_service.app.listen_addresses import taken
 from headlight_service.app.operational_http import Response, respond
 from headlight_service.config.option_types import Address

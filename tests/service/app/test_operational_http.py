@@ -5,9 +5,8 @@ import http.client
 
 import pytest
 
-from headlight_service.app.http_listener import Listener
 from headlight_service.app.listen_addresses import PortTaken, taken
-from headlight_service.app.operational_http import respond, service_pages
+from headlight_service.app.operational_http import Listener, respond, service_pages
 from headlight_service.config.option_types import Address
 
 State = dict[str, bool]

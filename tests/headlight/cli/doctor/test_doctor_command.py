@@ -14,8 +14,8 @@ import pytest
 import headlight
 from headlight.cli.commands import main
 from headlight.cli.doctor import doctor_command
+from headlight.cli.doctor.checks import Provider, usable_providers
 from headlight.cli.doctor.default_ports import Port
-from headlight.cli.doctor.usable_providers import Provider, usable_providers
 from headlight.errors import BundleError
 from headlight.runtime.providers import openvino_session
 from tests.tampering import scale_weights

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headlight.cli.doctor import installed_packages
-from headlight.cli.doctor.installed_packages import fits
+from headlight.cli.doctor.checks import fits
 from headlight.extras import RANGES
 
 ROOT = Path(__file__).resolve().parents[4]

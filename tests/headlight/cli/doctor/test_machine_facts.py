@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headlight.cli.doctor.machine_facts import cpu_quota, machine_facts
+from headlight.cli.doctor.checks import cpu_quota, machine_facts
 from headlight.runtime.providers.worker_layout import usable_cpus
 
 CPUINFO = "processor\t: 0\nmodel name\t: AMD EPYC 9B45\nflags\t\t: fpu avx2 avx512_bf16 sse\n"

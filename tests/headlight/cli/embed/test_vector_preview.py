@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from headlight.analysis.terminal_view import cells
+from headlight.cli.embed.embed_output import as_preview
 from headlight.cli.embed.job_checkpoint import Rows
-from headlight.cli.embed.vector_preview import as_preview
 from headlight.interface.arguments import Input
 from headlight.results import Embeddings, ModelRef
 

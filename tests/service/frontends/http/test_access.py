@@ -17,14 +17,14 @@ import pytest
 from headlight.tls.pem import server_context
 from headlight_service.app.listen_addresses import PortTaken
 from headlight_service.app.server_setup import build_api, start_api
-from headlight_service.config.network_options import API
+from headlight_service.config.option_groups import API
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.admission.rate_limit import Quotas
 from headlight_service.core.models import Models
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.tokenizer_threads import TokenizerThreads
-from headlight_service.frontends.http import acceptor, http_server
+from headlight_service.frontends.http import http_server
 from headlight_service.frontends.http.http_server import HttpServer
 from headlight_service.frontends.http.request_checks import host_name, is_loopback_name
 from headlight_service.security.auth_tokens import AuthTokens
@@ -423,7 +423,7 @@ def test_a_response_closes_an_old_connection() -> None:
 def test_a_silent_client_has_no_minute_for_its_handshake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acceptor, "HANDSHAKE_SECONDS", 0.2)
+    monkeypatch.setattr(http_server, "HANDSHAKE_SECONDS", 0.2)
     pair = Authority(tmp_path / "one").sign("localhost")
     context = server_context(pair.cert.read_bytes(), pair.key.read_bytes())
     with http_service(tls=context) as service, service.raw() as client:

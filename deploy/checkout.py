@@ -31,11 +31,11 @@ def requirements(extras: Iterable[str]) -> list[str]:
 
     def of(extra: str) -> Iterator[str]:
         for requirement in project["optional-dependencies"][extra]:
-            own = re.fullmatch(re.escape(project["name"]) + r"\[(.+)\]", requirement)
-            if own is None:
+            nested = re.fullmatch(re.escape(project["name"]) + r"\[(.+)\]", requirement)
+            if nested is None:
                 yield requirement
                 continue
-            for each in own[1].split(","):
+            for each in nested[1].split(","):
                 yield from of(each.strip())
 
     return sorted({*project["dependencies"], *(each for extra in extras for each in of(extra))})

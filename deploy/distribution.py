@@ -43,11 +43,11 @@ MOST_BYTES = 30 << 20
 def contents(archive: Path) -> Iterator[str]:
     """Yield what an archive lacks, and what it must not hold."""
     if archive.suffix == ".whl":
-        found = zipfile.ZipFile(archive).namelist()
+        files = zipfile.ZipFile(archive).namelist()
     else:
         with tarfile.open(archive) as opened:
-            found = [each.name.partition("/")[2] for each in opened if each.isfile()]
-    names = {_place(name) for name in found}
+            files = [each.name.partition("/")[2] for each in opened if each.isfile()]
+    names = {_place(name) for name in files}
     yield from (f"{archive.name}: {name} is missing" for name in EXPECTED if name not in names)
     for name in sorted(names):
         first, *rest = name.split("/")

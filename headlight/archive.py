@@ -83,11 +83,11 @@ def arrays_of(path: PathLike) -> dict[str, NDArray[Any]]:
         file.seek(0)
         try:
             with np.load(file, allow_pickle=False) as archive:
-                found = {name: archive[name] for name in archive.files if name in ARRAYS}
+                arrays = {name: archive[name] for name in archive.files if name in ARRAYS}
         except (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
             raise foreign(path, str(error) or "it ends too early") from None
     return {
-        name: array for name, array in found.items() if isinstance(array, np.ndarray)
+        name: array for name, array in arrays.items() if isinstance(array, np.ndarray)
     }  # NumPy returns other members as bytes
 
 

@@ -43,10 +43,10 @@ class CommandParser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """Parse, and refuse what is not known: argparse would leave that to the parser above."""
-        found, unknown = super().parse_known_args(args, namespace)
+        known, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(self._unknown(unknown))
-        return found, []
+        return known, []
 
     def error(self, message: str) -> NoReturn:
         """Show the usage and one line, and exit with 2."""

@@ -25,8 +25,8 @@ def shortened(text: str, longest: int = LONGEST_MESSAGE) -> str:
 
 def json_escaped(text: str) -> str:
     """Escape the characters that `json` leaves raw: DEL, C1 and bidirectional controls."""
-    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    return " " if found[0] in "\t\n\r" else ascii(found[0])[1:-1]
+def _escape(match: re.Match[str]) -> str:
+    return " " if match[0] in "\t\n\r" else ascii(match[0])[1:-1]

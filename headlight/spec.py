@@ -271,22 +271,22 @@ def indices_of(field: str, indices: IndicesLike) -> Indices:
     )
     if not listed:
         raise InvalidInput(field, Reason.NAMES_NONE)
-    found: list[int | Run] = []
+    result: list[int | Run] = []
     for index in listed:
         if isinstance(index, Run):
-            found.append(
+            result.append(
                 Run(
                     _whole(field, index.begin),
                     None if index.end is None else _whole(field, index.end),
                 )
             )
         elif not isinstance(index, slice):
-            found.append(_whole(field, index))
+            result.append(_whole(field, index))
         elif index.step in (None, 1):
-            found.append(Run(index.start or 0, index.stop))
+            result.append(Run(index.start or 0, index.stop))
         else:
             raise InvalidInput(field, Reason.STEP, step=index.step)
-    return tuple(found)
+    return tuple(result)
 
 
 def tokens_like(field: str, tokens: TokensLike) -> TokenChoice:

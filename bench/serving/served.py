@@ -131,11 +131,11 @@ class Peer(Contestant):
     packages: tuple[str, ...]
 
     def __init__(
-        self, name: str, precision: str, setting: Setting, python: Path, precision_of_peer: str
+        self, name: str, precision: str, setting: Setting, python: Path, reported_precision: str
     ) -> None:
-        """Keep how to start it; `told`: what it says of its computation."""
+        """Keep how to start it; `reported_precision`: of its computation."""
         super().__init__(name, precision, setting)
-        self._python, self._told = python, precision_of_peer
+        self._python, self._reported_precision = python, reported_precision
 
     def serve(self, command: Sequence[str], folder: Path = ROOT, **environment: str) -> None:
         """Start it on loopback, and wait for its first answer. Raises Failed if none comes."""
@@ -171,7 +171,7 @@ class Peer(Contestant):
             f"version(p) for p in {self.packages}}}))"
         )
         versions = json.loads(run([str(self._python), "-c", program]))
-        return {"versions": versions, "precision_told": self._told}
+        return {"versions": versions, "precision_told": self._reported_precision}
 
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
         door, group = (self.target, self.path, MODEL), workload.group
@@ -250,7 +250,7 @@ class Vllm(Peer):
     def start(self) -> None:
         command = [str(self._python), "-m", "vllm.entrypoints.openai.api_server"]
         command += ["--model", str(self._setting.model), "--served-model-name", MODEL]
-        command += ["--runner", "pooling", "--dtype", self._told]
+        command += ["--runner", "pooling", "--dtype", self._reported_precision]
         command += ["--disable-uvicorn-access-log", "--disable-log-stats"]
         work = (self._setting.work / "vllm").absolute()
         work.mkdir(exist_ok=True)

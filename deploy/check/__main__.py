@@ -78,11 +78,11 @@ STEPS: dict[str, Callable[[Renderings], Iterable[str]]] = {
 }
 
 
-def report(name: str, found: Sequence[str]) -> None:
+def report(name: str, findings: Sequence[str]) -> None:
     """Print one line for a step, and one for each finding."""
     print(
-        f"{'FAILED' if found else 'ok':6}  {name}",
-        *(f"          {line}" for line in found),
+        f"{'FAILED' if findings else 'ok':6}  {name}",
+        *(f"          {line}" for line in findings),
         sep="\n",
     )
 
@@ -110,11 +110,11 @@ def main() -> int:
         return 1
     for name, step in STEPS.items():
         try:
-            found = list(step(renderings))
+            findings = list(step(renderings))
         except (RuntimeError, ValueError, OSError) as error:  # the other steps can still report
-            found = [f"the check failed: {error}"]
-        wrong += len(found)
-        report(name, found)
+            findings = [f"the check failed: {error}"]
+        wrong += len(findings)
+        report(name, findings)
     for skip, why in (security.SKIPS | compose.SKIPS).items():
         print(f"skipped {skip}: {why}")
     print(f"found: {wrong}" if wrong else "nothing found")

@@ -35,9 +35,9 @@ def breaches(file: Path = COMPOSE) -> list[str]:
     """
     text = DEFAULTED.sub(r"\1", file.read_text(encoding="utf-8"))
     compose = yaml.safe_load(text)
-    found = [*against_schema(compose)]
-    if found:
-        return found
+    errors = [*against_schema(compose)]
+    if errors:
+        return errors
     services = compose["services"]
     return [
         *security(file),
@@ -145,8 +145,8 @@ def prometheus_scrapes(folder: Path, services: Services) -> Iterator[str]:
     read = yaml.safe_load(config.read_text(encoding="utf-8"))
     inside = {Path(place): (folder / source).resolve() for place, source in sources.items()}
     for rules in read["rule_files"]:
-        asked = Path(target).parent.joinpath(rules)
-        parts = Path(*_normal(asked))
+        named = Path(target).parent.joinpath(rules)
+        parts = Path(*_normal(named))
         if inside.get(parts.parent) != (config.parent / rules).resolve().parent:
             yield f"prometheus: {rules} is not at {parts} in its container"
     for job in read["scrape_configs"]:

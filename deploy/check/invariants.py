@@ -47,10 +47,10 @@ def grace_covers_drain(manifests: list[Manifest]) -> Iterator[str]:
             sum(parts.values()),
         )
         if have != want:
-            said = " + ".join(f"{name} {value:g}" for name, value in parts.items())
+            summands = " + ".join(f"{name} {value:g}" for name, value in parts.items())
             yield (
                 f"{look.title(deployment)}: terminationGracePeriodSeconds is {have}, "
-                f"and must be {want:g}: {said}"
+                f"and must be {want:g}: {summands}"
             )
         if options.get("HEADLIGHT_DRAIN_DELAY_SECONDS", "0") == "0":
             yield (
@@ -140,9 +140,9 @@ def threads_are_cpus(manifests: list[Manifest]) -> Iterator[str]:
         )
         count, each = share(streams, threads, max(1, int(cpus)))
         if cpus < 1 or count * each != cpus:
-            said = f"{count} streams of {each} threads"
+            layout = f"{count} streams of {each} threads"
             yield (
-                f"{look.title(deployment)}: a limit of {float(cpus):g} CPUs for {said}; "
+                f"{look.title(deployment)}: a limit of {float(cpus):g} CPUs for {layout}; "
                 "set whole CPUs, up to 8 or a multiple of 8"
             )
 

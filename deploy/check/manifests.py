@@ -60,10 +60,10 @@ def selector_of(manifest: Manifest) -> dict[str, str]:
     """Return the pod selector of a Service, policy or budget."""
     spec = manifest["spec"]
     if manifest["kind"] == "Service":
-        found = spec.get("selector", {})
+        selector = spec.get("selector", {})
     else:
-        found = spec.get("podSelector", spec.get("selector", {})).get("matchLabels", {})
-    return dict(found)
+        selector = spec.get("podSelector", spec.get("selector", {})).get("matchLabels", {})
+    return dict(selector)
 
 
 def ports(workload: Manifest) -> dict[str, int]:
@@ -92,10 +92,10 @@ def options(manifests: Iterable[Manifest], container: Manifest) -> dict[str, str
         manifest["metadata"]["name"]: manifest.get("data", {})
         for manifest in of_kind(manifests, "ConfigMap")
     }
-    found: dict[str, str] = {}
+    environment: dict[str, str] = {}
     for source in container.get("envFrom", []):
-        found |= maps.get(source.get("configMapRef", {}).get("name"), {})
-    return found | {
+        environment |= maps.get(source.get("configMapRef", {}).get("name"), {})
+    return environment | {
         entry["name"]: entry["value"] for entry in container.get("env", []) if "value" in entry
     }
 
@@ -117,5 +117,5 @@ def fewest_replicas(manifests: list[Manifest], deployment: Manifest) -> int:
 def scalers(manifests: list[Manifest], deployment: Manifest) -> list[Manifest]:
     """Return the autoscalers of a Deployment."""
     name = deployment["metadata"]["name"]
-    found = of_kind(manifests, "HorizontalPodAutoscaler", "ScaledObject")
-    return [scaler for scaler in found if scaler["spec"]["scaleTargetRef"]["name"] == name]
+    autoscalers = of_kind(manifests, "HorizontalPodAutoscaler", "ScaledObject")
+    return [scaler for scaler in autoscalers if scaler["spec"]["scaleTargetRef"]["name"] == name]

@@ -52,15 +52,15 @@ def ports_exist(manifests: list[Manifest]) -> Iterator[str]:
     """Check that Services, policies and monitors name ports that the containers have."""
     for manifest in look.of_kind(manifests, "Service", "NetworkPolicy", "PodMonitor"):
         spec, selector = manifest["spec"], look.selector_of(manifest)
-        wanted = [port.get("targetPort", port["port"]) for port in spec.get("ports", [])]
-        wanted += [
+        named = [port.get("targetPort", port["port"]) for port in spec.get("ports", [])]
+        named += [
             port["port"] for rule in spec.get("ingress", []) for port in rule.get("ports", [])
         ]
-        wanted += [endpoint["port"] for endpoint in spec.get("podMetricsEndpoints", [])]
+        named += [endpoint["port"] for endpoint in spec.get("podMetricsEndpoints", [])]
         for workload in look.workloads(manifests):
             if look.matches(selector, look.pod_labels(workload)):
                 have = look.ports(workload)
-                for port in wanted:
+                for port in named:
                     if port not in have and port not in have.values():
                         yield (
                             f"{look.title(manifest)}: port {port} is none of "
@@ -76,10 +76,10 @@ def probes_ask_three_questions(manifests: list[Manifest]) -> Iterator[str]:
     for deployment, container in look.server(manifests):
         health = look.ports(deployment).get("health")
         for probe, service in PROBES.items():
-            asked = container.get(probe, {}).get("grpc")
-            if asked != {"port": health, "service": service}:
+            action = container.get(probe, {}).get("grpc")
+            if action != {"port": health, "service": service}:
                 yield (
-                    f"{look.title(deployment)}: {probe} asks {asked}; "
+                    f"{look.title(deployment)}: {probe} asks {action}; "
                     f"it must ask service {service!r} on port {health}"
                 )
         liveness = container.get("livenessProbe", {})
@@ -191,8 +191,8 @@ def gateways_believe_the_service(
     for policy in look.of_kind(policies, "BackendTLSPolicy"):
         for target in policy["spec"]["targetRefs"]:
             if (target["name"], target.get("sectionName")) not in have:
-                wanted = f"{target['name']}:{target.get('sectionName')}"
-                yield f"{look.title(policy)}: is for {wanted}; there are {sorted(have)}"
+                section = f"{target['name']}:{target.get('sectionName')}"
+                yield f"{look.title(policy)}: is for {section}; there are {sorted(have)}"
         if (host := policy["spec"]["validation"]["hostname"]) not in names:
             yield (
                 f"{look.title(policy)}: expects {host}, which is no name of the "

@@ -38,8 +38,8 @@ OPTION = re.compile(r"(--[a-z-]+)(?: (\S+))?")
 
 def read(folder: Path = EXAMPLE) -> Manifest:
     """Read the manifest."""
-    found: Manifest = yaml.safe_load((folder / "rayjob.yaml").read_text(encoding="utf-8"))
-    return found
+    manifest: Manifest = yaml.safe_load((folder / "rayjob.yaml").read_text(encoding="utf-8"))
+    return manifest
 
 
 def breaches(job: Manifest | None = None) -> list[str]:
@@ -68,8 +68,8 @@ def unknown_fields(job: Manifest) -> Iterator[str]:
         ("headGroupSpec", head),
         *(("workerGroupSpecs", each) for each in workers),
     ]
-    for place, found in parts:
-        for name in found.keys() - FIELDS[place]:
+    for place, fields in parts:
+        for name in fields.keys() - FIELDS[place]:
             yield f"{place} has the field {name}, which is not known here"
 
 

@@ -25,14 +25,14 @@ class CannotRender(Exception):
 
 def kustomizations() -> list[Path]:
     """Return every folder to apply, in order: overlays and examples."""
-    found = sorted(
+    folders = sorted(
         path.parent
         for kind in ("overlays", "examples")
         for path in (DEPLOY / kind).rglob("kustomization.yaml")
     )
-    if not found:
+    if not folders:
         raise CannotRender(f"{DEPLOY} has neither overlays nor examples")
-    return found
+    return folders
 
 
 def render(folder: Path) -> list[Manifest]:

@@ -89,17 +89,17 @@ def every_alert_is_tested(files: Sequence[Path] = sources.TEST_FILES) -> list[st
                     silent.add(case["alertname"])
             for case in test.get("promql_expr_test", ()):
                 for sample in case["exp_samples"]:
-                    found = dict(MATCHERS.findall(sample["labels"]))
-                    if found.get("alertstate") == "firing":
-                        fires.add((found["alertname"], found["severity"]))
-    wanted = {(rule["alert"], rule["labels"]["severity"]) for rule in sources.alerts()}
+                    labels = dict(MATCHERS.findall(sample["labels"]))
+                    if labels.get("alertstate") == "firing":
+                        fires.add((labels["alertname"], labels["severity"]))
+    alerts = {(rule["alert"], rule["labels"]["severity"]) for rule in sources.alerts()}
     problems = [
         f"no test in which {name} fires as a {severity}"
-        for name, severity in sorted(wanted - fires)
+        for name, severity in sorted(alerts - fires)
     ]
     return problems + [
         f"no test in which {name} is silent"
-        for name in sorted({name for name, _ in wanted} - silent)
+        for name in sorted({name for name, _ in alerts} - silent)
     ]
 
 
@@ -107,32 +107,34 @@ def alerts_say_enough(alerts: Sequence[dict[str, Any]] | None = None) -> list[st
     """Check for severity, summary, description and the path of the runbook."""
     problems = []
     for rule in sources.alerts() if alerts is None else alerts:
-        name, said = rule["alert"], rule.get("annotations", {})
+        name, annotations = rule["alert"], rule.get("annotations", {})
         if rule.get("labels", {}).get("severity") not in SEVERITIES:
             problems.append(f"{name}: its severity must be one of {', '.join(sorted(SEVERITIES))}")
         problems += [
-            f"{name}: it has no {key}" for key in ("summary", "description") if not said.get(key)
+            f"{name}: it has no {key}"
+            for key in ("summary", "description")
+            if not annotations.get(key)
         ]
-        if said.get("runbook_url") != f"deploy/runbooks/{name}.md":
+        if annotations.get("runbook_url") != f"deploy/runbooks/{name}.md":
             problems.append(f"{name}: its runbook_url must be deploy/runbooks/{name}.md")
     return problems
 
 
 def runbooks_are_complete(folder: Path = RUNBOOKS) -> list[str]:
     """Check that each alert has a runbook with all its parts, and that there are no others."""
-    wanted = {rule["alert"] for rule in sources.alerts()}
-    found = {
+    alerts = {rule["alert"] for rule in sources.alerts()}
+    runbooks = {
         path.stem: path.read_text(encoding="utf-8")
         for path in folder.glob("*.md")
         if path.stem != "README"
     }
     problems = [
-        f"{name}.md is missing from deploy/runbooks" for name in sorted(wanted - set(found))
+        f"{name}.md is missing from deploy/runbooks" for name in sorted(alerts - set(runbooks))
     ]
     problems += [
-        f"deploy/runbooks/{name}.md is of no alert" for name in sorted(set(found) - wanted)
+        f"deploy/runbooks/{name}.md is of no alert" for name in sorted(set(runbooks) - alerts)
     ]
-    for name, text in sorted(found.items()):
+    for name, text in sorted(runbooks.items()):
         problems += [
             f"{name}.md has no part {head!r}" for head in HEADINGS if f"\n## {head}\n" not in text
         ]

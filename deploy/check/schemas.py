@@ -51,7 +51,7 @@ def custom(renderings: Mapping[str, Sequence[Manifest]]) -> list[str]:
     Raises:
         RuntimeError: the types cannot be installed, or the check itself failed.
     """
-    found = [
+    resources = [
         {"name": f"{name}: {title(manifest)}", "object": manifest}
         for name, manifests in renderings.items()
         for manifest in manifests
@@ -61,7 +61,7 @@ def custom(renderings: Mapping[str, Sequence[Manifest]]) -> list[str]:
     done = subprocess.run(
         ["node", "validate.mjs"],
         cwd=BUILD,
-        input=json.dumps(found),
+        input=json.dumps(resources),
         capture_output=True,
         text=True,
         check=False,

@@ -134,9 +134,9 @@ def scalers_ask_for_metrics_that_exist(manifests: list[Manifest]) -> Iterator[st
                     f"gauges of the service are {sorted(known)}"
                 )
         for query in queries:
-            own = scaler["metadata"].get("namespace")
-            if set(NAMESPACE.findall(query)) != {own}:
-                yield f"{look.title(scaler)}: asks {query!r}, and is in namespace {own}"
+            namespace = scaler["metadata"].get("namespace")
+            if set(NAMESPACE.findall(query)) != {namespace}:
+                yield f"{look.title(scaler)}: asks {query!r}, and is in namespace {namespace}"
 
 
 INVARIANTS = (

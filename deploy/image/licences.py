@@ -43,10 +43,10 @@ def stated(metadata: Mapping[str, Any]) -> str:
     if words and "\n" not in words:
         return words
     classifiers: Sequence[str] = metadata.get("classifier", ())
-    found = sorted(
+    named = sorted(
         text.rpartition(" :: ")[2] for text in classifiers if text.startswith("License ::")
     )
-    return " AND ".join(found)
+    return " AND ".join(named)
 
 
 def problem(metadata: Mapping[str, Any], rules: Rules) -> str | None:

@@ -50,16 +50,16 @@ def read_lock(path: Path) -> dict[str, Pin]:
     pins: dict[str, Pin] = {}
     for entry in _entries(path):
         requirement, *options = (part.strip() for part in re.split(r"\s(?=--)", entry))
-        found = _PIN.fullmatch(requirement)
+        match = _PIN.fullmatch(requirement)
         hashes = [_HASH.match(text) for text in options]
-        if found is None or not hashes or None in hashes:
+        if match is None or not hashes or None in hashes:
             raise ValueError(
                 f"{path}: {requirement!r} is not one version with its digests; run `nox -s lock`"
             )
         pin = Pin(
-            name=canonical(found["name"]),
-            version=found["version"],
-            marker=found["marker"] or "",
+            name=canonical(match["name"]),
+            version=match["version"],
+            marker=match["marker"] or "",
             hashes=frozenset(match[1] for match in hashes if match),
         )
         if pin.name in pins:

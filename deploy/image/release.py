@@ -75,7 +75,7 @@ def found(pattern: str, path: str) -> str:
 def versions() -> Problems:
     """Check for one version everywhere: package, label, changelog, overlays."""
     version = found(r'^__version__ = "(.+)"', "headlight/__init__.py")
-    said = {
+    named = {
         "deploy/image/Dockerfile (ARG VERSION)": found(
             r"^ARG VERSION=(.+)$", "deploy/image/Dockerfile"
         ),
@@ -90,14 +90,14 @@ def versions() -> Problems:
             r"^ *- name: headlight\n(?: +newName: .+\n)? +newTag: (\S+)", content, re.MULTILINE
         ):
             tags += 1
-            said[f"{name} (newTag)"] = tag.strip("\"'").removesuffix("-gpu").removesuffix("-bulk")
+            named[f"{name} (newTag)"] = tag.strip("\"'").removesuffix("-gpu").removesuffix("-bulk")
         for label in re.findall(r"app\.kubernetes\.io/version: (\S+)", content):
-            said[f"{name} (app.kubernetes.io/version)"] = label.strip("\"'")
+            named[f"{name} (app.kubernetes.io/version)"] = label.strip("\"'")
     if not tags:
         yield "no overlay under deploy/ names a tag of the image"
     yield from (
         f"{where} says {what}, headlight/__init__.py {version}"
-        for where, what in said.items()
+        for where, what in named.items()
         if what != version
     )
 
@@ -158,10 +158,10 @@ def report(variant: str, processor: str, python: str) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         names = Path(folder) / "names.txt"
         pins = read_lock(requirements_file(variant)).values()
-        wanted = (
+        requirements = (
             f"{pin.name}=={pin.version}" + (f"; {pin.marker}" if pin.marker else "") for pin in pins
         )
-        names.write_text("\n".join(wanted), encoding="utf-8")
+        names.write_text("\n".join(requirements), encoding="utf-8")
         target = (f"--python-version={python}", "--target", f"{folder}/none")
         done = run(
             tool("python"), "-m", "pip", "install", *options, *target, "--requirement", names

@@ -114,9 +114,9 @@ def known_names(recorded: Iterable[str]) -> set[str]:
     return {*our_names(), *KUBE_STATE, *PROMETHEUS, *recorded}
 
 
-def check_names(found: Iterable[str], known: set[str], where: str) -> None:
+def check_names(names: Iterable[str], known: set[str], where: str) -> None:
     """Raise ValueError for unknown names; the message has the names and their place."""
-    unknown = sorted(set(found) - known)
+    unknown = sorted(set(names) - known)
     if unknown:
         raise ValueError(
             f"{where} reads {', '.join(unknown)}; no metric, rule or exporter has that name"

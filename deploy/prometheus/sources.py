@@ -25,10 +25,10 @@ HEAD = "# Of deploy/prometheus/*.yaml, which are to be changed: then " + WRITE +
 
 def groups() -> list[dict[str, Any]]:
     """Return all groups of rules, as Prometheus has them."""
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for path in RULE_FILES:
-        found += yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]
-    return found
+        result += yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]
+    return result
 
 
 def rules() -> list[dict[str, Any]]:

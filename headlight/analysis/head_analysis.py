@@ -114,8 +114,8 @@ def analyse(
     for part in parts_of(counts, len(heads) if patterns else 0):
         given = inputs[part.start : part.stop]
         for text, maps in zip(part, client.attention(given, spec, **reading), strict=True):
-            found = strongest(maps, maps.tokens.labels(text_of(inputs[text])), text)
-            links = [stronger(held, new) for held, new in zip(links, found, strict=True)]
+            links_of_text = strongest(maps, maps.tokens.labels(text_of(inputs[text])), text)
+            links = [stronger(held, new) for held, new in zip(links, links_of_text, strict=True)]
             answered.append(maps.model)
             if measured:
                 weights = maps.weights.reshape(len(heads), *maps.values.shape[-2:])

@@ -158,18 +158,18 @@ def with_patterns(
         shares: of the head, by pattern; NaN never decides.
         base_rates: the shares under uniform attention.
     """
-    found = dataclasses.replace(head, patterns=dict(shares))
+    replaced = dataclasses.replace(head, patterns=dict(shares))
     fitting = {
         name: shares[name]
         for name in PATTERNS
         if name in shares and shares[name] >= max(CALLED, ABOVE_BASE * base_rates[name])
     }
     if not fitting or head.kind in (*FIXED, "uniform"):
-        return found
+        return replaced
     best = max(fitting, key=fitting.__getitem__)
     if head.kind == "delimiter" and fitting[best] <= head.share:
-        return found
-    return dataclasses.replace(found, kind=best, share=fitting[best])
+        return replaced
+    return dataclasses.replace(replaced, kind=best, share=fitting[best])
 
 
 def _queries(maps: AttentionMaps) -> list[int]:
@@ -219,15 +219,15 @@ def strongest(maps: AttentionMaps, labels: Sequence[str], text: int = 0) -> list
     special = np.array(maps.tokens.special)
     links: list[Link | None] = []
     for rows, at in zip(weights, np.broadcast_to(keys[places], weights.shape), strict=True):
-        asked, itself = ~(special[queries][:, None] | special[at]), at == queries[:, None]
-        found: Link | None = None
-        for among in (asked & ~itself, asked & itself):
+        ordinary, itself = ~(special[queries][:, None] | special[at]), at == queries[:, None]
+        best: Link | None = None
+        for among in (ordinary & ~itself, ordinary & itself):
             if among.any():
                 row, column = divmod(int(np.where(among, rows, -1).argmax()), rows.shape[1])
                 query, key = int(queries[row]), int(at[row, column])
                 link = Link(float(rows[row, column]), text, query, key, labels[query], labels[key])
-                found = stronger(found, link)
-        links.append(found)
+                best = stronger(best, link)
+        links.append(best)
     return links
 
 

@@ -203,12 +203,12 @@ def encode_blocks(
         return [place for place in block if place not in problems]
 
     def begin(block: range) -> Future[ResultT | None]:
-        asked = [inputs[place] for place in good(block)]
-        return pool.submit(lambda: encode(asked) if asked else None)
+        some = [inputs[place] for place in good(block)]
+        return pool.submit(lambda: encode(some) if some else None)
 
     def receive(block: range, future: Future[ResultT | None]) -> Flow[Sequence[range] | None]:
         try:
-            found: ResultT | None = yield Wait(future)
+            result: ResultT | None = yield Wait(future)
         except (InvalidInput, NotFinite, DeviceFull) as error:
             return blocks_around(block, good(block), error, problems, skip, reword)
         except MixedWeights as error:
@@ -217,7 +217,7 @@ def encode_blocks(
             if error.refusal.reason is not Reason.MIXED_WEIGHTS:
                 raise
             raise MixedWeights(Reason.MIXED_IN_A_JOB, **error.refusal.args) from None
-        take(block, found)
+        take(block, result)
         return None
 
     blocks = blocks_of(first, inputs, block, at_once)
@@ -255,7 +255,7 @@ def blocks_of(done: int, inputs: Sequence[Input], most: BlockSize, at_once: int)
 
 def blocks_around(
     block: range,
-    asked: Sequence[int],
+    places: Sequence[int],
     error: InvalidInput | NotFinite | DeviceFull,
     problems: dict[int, str],
     skip: bool,
@@ -265,7 +265,7 @@ def blocks_around(
 
     Args:
         block: places in the whole list.
-        asked: the places of the block that were in the request.
+        places: the places of the block that were in the request.
         error: why it failed.
         problems: the reason is added here if one input is at fault and may be left out.
         skip, reword: of `encode_blocks`.
@@ -275,17 +275,17 @@ def blocks_around(
             be left out; the error itself, if it names no input.
     """
     if isinstance(error, InvalidInput):
-        place = refused_place(asked, error)
+        place = refused_place(places, error)
         if not skip:
             raise error.at(at_place(error.refusal.path, place)) from None
         problems[place] = reword(error)
         return parts_at(block, place)  # the inputs before it are good
     # Of a runtime; a service halves its own batches.
-    if len(asked) > 1:
-        return parts_at(block, asked[len(asked) // 2])
+    if len(places) > 1:
+        return parts_at(block, places[len(places) // 2])
     if not skip or not isinstance(error, NotFinite):
         raise error
-    problems[asked[0]] = error.message
+    problems[places[0]] = error.message
     return [block]
 
 
@@ -294,20 +294,20 @@ def parts_at(block: range, place: int) -> list[range]:
     return [part for part in (range(block.start, place), range(place, block.stop)) if part]
 
 
-def refused_place(asked: Sequence[int], error: InvalidInput) -> int:
+def refused_place(places: Sequence[int], error: InvalidInput) -> int:
     """Return the place in the whole list of an input that was refused.
 
     Args:
-        asked: the places of the inputs of the request.
-        error: the refusal; its index counts within `asked`.
+        places: the places of the inputs of the request.
+        error: the refusal; its index counts within `places`.
 
     Raises:
         InvalidInput: the error itself, if it names no input.
     """
     place = place_of(error.refusal.path)
-    if place is None or place >= len(asked):
+    if place is None or place >= len(places):
         raise error
-    return asked[place]
+    return places[place]
 
 
 def check_weights(before: ModelRef, now: ModelRef) -> None:

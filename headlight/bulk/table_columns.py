@@ -56,28 +56,28 @@ def rows_column(
 
 
 def token_column(
-    found: Sequence[TokenVectors], places: Sequence[int], rows: int, empty: NDArray[Any]
+    results: Sequence[TokenVectors], places: Sequence[int], rows: int, empty: NDArray[Any]
 ) -> pa.Array:
     """Return the token vectors of each row, see `rows_column`."""
-    return rows_column([each.vectors for each in found], places, rows, empty)
+    return rows_column([each.vectors for each in results], places, rows, empty)
 
 
 def span_columns(
-    found: Sequence[SpanVectors], places: Sequence[int], rows: int, empty: NDArray[Any]
+    results: Sequence[SpanVectors], places: Sequence[int], rows: int, empty: NDArray[Any]
 ) -> dict[str, pa.Array]:
     """Return the span vectors of each row, and the characters [start, end) of each span."""
     characters = [
         np.array([(span.start, span.end) for span in each.characters], np.int32).reshape(-1, 2)
-        for each in found
+        for each in results
     ]
     return {
-        "span_embeddings": rows_column([each.vectors for each in found], places, rows, empty),
+        "span_embeddings": rows_column([each.vectors for each in results], places, rows, empty),
         "span_characters": rows_column(characters, places, rows, np.zeros((0, 2), np.int32)),
     }
 
 
 def attention_columns(
-    found: Sequence[AttentionMaps], places: Sequence[int], rows: int, spec: AttentionSpec
+    results: Sequence[AttentionMaps], places: Sequence[int], rows: int, spec: AttentionSpec
 ) -> dict[str, pa.Array]:
     """Return the attention of each row: its numbers in C order, and its shape.
 
@@ -85,13 +85,13 @@ def attention_columns(
     position of each of the largest numbers, `attention_scales` the factor of each row of uint8.
     """
     every: dict[str, tuple[DTypeLike, list[Any]]] = {
-        "attention": (spec.dtype, [each.values for each in found]),
-        "attention_shape": (np.int32, [np.array(each.values.shape, np.int32) for each in found]),
+        "attention": (spec.dtype, [each.values for each in results]),
+        "attention_shape": (np.int32, [np.array(each.values.shape, np.int32) for each in results]),
     }
     if spec.top_k is not None:
-        every["attention_indices"] = np.uint16, [each.indices for each in found]
+        every["attention_indices"] = np.uint16, [each.indices for each in results]
     if spec.dtype == "uint8":
-        every["attention_scales"] = np.float32, [each.scales for each in found]
+        every["attention_scales"] = np.float32, [each.scales for each in results]
     return {
         name: _ragged(arrays, places, rows, np.zeros(0, dtype))
         for name, (dtype, arrays) in every.items()

@@ -34,12 +34,12 @@ def common_type(kinds: Iterable[pa.DataType]) -> pa.DataType | None:
     String types have a common one, and so have binary types. Views become plain: Arrow cannot
     select among their values.
     """
-    found = [kind for kind in dict.fromkeys(kinds) if not pa.types.is_null(kind)]
-    if not found:
+    types = [kind for kind in dict.fromkeys(kinds) if not pa.types.is_null(kind)]
+    if not types:
         return pa.null()
-    if len(found) == 1 and "_view" not in str(found[0]):
-        return found[0]
-    plain = {plain_type(kind) for kind in found}
+    if len(types) == 1 and "_view" not in str(types[0]):
+        return types[0]
+    plain = {plain_type(kind) for kind in types}
     return plain.pop() if len(plain) == 1 else None
 
 

@@ -71,11 +71,11 @@ def run_remove(arguments: argparse.Namespace) -> None:
     """Run `headlight cache remove`. Nothing is removed unless every name is known."""
     held = [(entry, facts(entry)) for entry in _entries()]
     chosen: dict[Path, Entry] = {}
-    for asked in arguments.model:
-        found = [entry for entry, row in held if asked in (row["key"], row["name"], row["model"])]
-        if not found:
-            raise UsageError(f"{asked}: not in the cache; see `headlight cache list`")
-        chosen |= {entry.folder: entry for entry in found}
+    for name in arguments.model:
+        matches = [entry for entry, row in held if name in (row["key"], row["name"], row["model"])]
+        if not matches:
+            raise UsageError(f"{name}: not in the cache; see `headlight cache list`")
+        chosen |= {entry.folder: entry for entry in matches}
     for entry in chosen.values():
         try:
             size = entry.size

@@ -174,16 +174,16 @@ def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:
 
     Raises SystemExit, after its text is printed, for --help, --version and wrong usage.
     """
-    said, given = io.StringIO(), sys.argv[1:] if argv is None else argv
+    output, words = io.StringIO(), sys.argv[1:] if argv is None else argv
     try:
-        with contextlib.redirect_stdout(said):  # argparse hides write errors
+        with contextlib.redirect_stdout(output):  # argparse hides write errors
             top = parser()
-            if not given:
+            if not words:
                 top.print_help(sys.stderr)
                 raise SystemExit(2)
-            top.parse_args(given, arguments)
+            top.parse_args(words, arguments)
     except SystemExit:
-        show(said.getvalue())
+        show(output.getvalue())
         raise
 
 

@@ -49,15 +49,15 @@ def run_completion(arguments: argparse.Namespace) -> None:
     top = arguments.top
     [commands] = [each for each in top._actions if isinstance(each, argparse._SubParsersAction)]
     commands.help = "command"  # the script leaves out what has no help
-    found: dict[str, argparse.ArgumentParser] = {**commands.choices}
+    by_name: dict[str, argparse.ArgumentParser] = {**commands.choices}
     for name, part in PARTS.items():
         try:
-            found[name] = importlib.import_module(part.options).command_parser()
+            by_name[name] = importlib.import_module(part.options).command_parser()
         except ImportError:
             continue  # it is not installed: the command is completed, its options are not
-    commands.choices = found
+    commands.choices = by_name
     for each in commands._choices_actions:
-        found[each.dest].description = each.help  # one line beside each command
+        by_name[each.dest].description = each.help  # one line beside each command
     for parser in parsers(top):
         for action in parser._actions:
             if takes_file(action):

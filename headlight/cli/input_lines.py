@@ -83,7 +83,7 @@ def given(arguments: argparse.Namespace) -> Given:
             "write them as plain lines"
         )
     ids = [""] * len(lines)
-    found = Given(lines, {}, name, None if id_field is None else ids)
+    inputs = Given(lines, {}, name, None if id_field is None else ids)
     for place, line in enumerate(lines):
         # Inputs replace their lines, so that memory does not hold both.
         try:
@@ -99,9 +99,9 @@ def given(arguments: argparse.Namespace) -> Given:
         except UsageError as problem:
             if not skip_bad:
                 remedy = "" if skip_bad is None else ", or leave such lines out by --skip-bad"
-                raise UsageError(found.describe(place, str(problem)) + remedy) from None
-            found.problems[place] = str(problem)
-    return found
+                raise UsageError(inputs.describe(place, str(problem)) + remedy) from None
+            inputs.problems[place] = str(problem)
+    return inputs
 
 
 def check_files(arguments: argparse.Namespace, fields: bool) -> None:
@@ -176,12 +176,12 @@ def id_of(entry: dict[str, Any], field: str) -> str:
 
     Raises UsageError if it is neither a text nor a whole number, or NumPy could not store it.
     """
-    found = entry.get(field)
-    if not isinstance(found, str | int) or isinstance(found, bool):
+    value = entry.get(field)
+    if not isinstance(value, str | int) or isinstance(value, bool):
         raise UsageError(
             f"has neither a text nor a whole number in the field {field!r}, which --id-field names"
         )
-    text = str(found)
+    text = str(value)
     for wrong, problem in (
         (
             len(text) > LONGEST_ID,

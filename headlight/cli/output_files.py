@@ -70,12 +70,12 @@ def check_output(arguments: argparse.Namespace) -> None:
         raise UsageError("standard output: is closed; name a file by --out")
 
 
-def format_of(out: str, asked: str | None, formats: Sequence[str]) -> str:
+def format_of(out: str, requested: str | None, formats: Sequence[str]) -> str:
     """Return the format of a file by its ending; without one, the default is the first.
 
     Args:
         out: the file.
-        asked: by --format.
+        requested: by --format.
         formats: of the command.
 
     Raises:
@@ -83,14 +83,14 @@ def format_of(out: str, asked: str | None, formats: Sequence[str]) -> str:
     """
     suffix = Path(out).suffix.lower()
     meant = SUFFIXES.get(suffix)
-    if asked is not None and meant in (None, asked):
-        return asked
+    if requested is not None and meant in (None, requested):
+        return requested
     if not suffix:
         return formats[0]
-    if asked is not None:
-        ending = next(each for each, form in SUFFIXES.items() if form == asked)
+    if requested is not None:
+        ending = next(each for each, form in SUFFIXES.items() if form == requested)
         raise UsageError(
-            f"--format {asked}: {out} ends in {suffix}; "
+            f"--format {requested}: {out} ends in {suffix}; "
             f"name a file that ends in {ending}, or leave out --format"
         )
     if meant is None or meant not in formats:

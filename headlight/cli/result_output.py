@@ -208,15 +208,15 @@ def info_text(model: ModelDescription, width: int | None = None) -> str:
     return "\n".join(map(escaped, [*lines, *map(quality_line, model.quality)]))
 
 
-def quality_line(found: Quality) -> str:
+def quality_line(quality: Quality) -> str:
     """Return how near the vectors of one precision are to those of fp32."""
     kept = (
-        f"{100 * found.nearest_kept:8.1f}% {100 * found.ten_nearest_kept:8.1f}%"
-        if found.real_text
+        f"{100 * quality.nearest_kept:8.1f}% {100 * quality.ten_nearest_kept:8.1f}%"
+        if quality.real_text
         else "not said"
     )
-    where = f"{found.provider} {found.precision}"
-    return f"{where:<14} {found.cosine_mean:9.6f} {found.cosine_min:9.6f} {kept}"
+    where = f"{quality.provider} {quality.precision}"
+    return f"{where:<14} {quality.cosine_mean:9.6f} {quality.cosine_min:9.6f} {kept}"
 
 
 def vectors_line(model: ModelDescription) -> str:

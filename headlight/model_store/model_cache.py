@@ -53,8 +53,8 @@ class Entry:
 
     def manifest(self) -> Mapping[str, object]:
         """Return the bundle's manifest, unchecked."""
-        found: dict[str, object] = json.loads((self.bundle / MANIFEST).read_text(encoding="utf-8"))
-        return found
+        fields: dict[str, object] = json.loads((self.bundle / MANIFEST).read_text(encoding="utf-8"))
+        return fields
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
@@ -98,8 +98,8 @@ def entry_of(
 def entries(environ: Mapping[str, str]) -> list[Entry]:
     """Return the complete models of the cache, by name."""
     folder = cache_folder(environ)
-    found = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [entry for entry in map(Entry, found) if entry.complete]
+    folders = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [entry for entry in map(Entry, folders) if entry.complete]
 
 
 def make_entry(entry: Entry) -> None:

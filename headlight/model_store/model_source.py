@@ -56,9 +56,9 @@ def find_model(model: str | None, revision: str | None = None) -> Path | ModelSo
         ModelSourceError: it is none of these, or has a revision and is not a Hub id.
     """
     if model is None:
-        found = _shipped()
+        bundle = _shipped()
     elif os.path.isdir(model):  # unlike Path's, False for a name that no file can have
-        found = _folder(Path(model))
+        bundle = _folder(Path(model))
     elif is_hub_id(model) and not os.path.exists(model):
         return ModelSource(model, revision or DEFAULT_REVISION)
     else:
@@ -69,7 +69,7 @@ def find_model(model: str | None, revision: str | None = None) -> Path | ModelSo
         )
     if revision is not None:
         raise ModelSourceError(f"--revision is for a Hub id; {model or SHIPPED} is a folder")
-    return found
+    return bundle
 
 
 def is_hub_id(model: str) -> bool:

@@ -156,10 +156,10 @@ class Embedder:
         texts, problems = read_texts(
             text_column(table, self._text_column), self._outputs.reading.get("empty_texts")
         )
-        found = self._encode(texts, problems)
+        results = self._encode(texts, problems)
         places = [place for place in range(len(texts)) if place not in problems]
         columns = self._outputs.columns(
-            self._encoder.model, self._nothing, found, places, len(texts)
+            self._encoder.model, self._nothing, results, places, len(texts)
         )
         reasons = pa.array([problems.get(place) for place in range(len(texts))], pa.string())
         for name, column in zip(names, (*columns.values(), reasons), strict=True):
@@ -174,11 +174,11 @@ class Embedder:
         def encode(some: Sequence[Input]) -> Encoded:
             return self._outputs.encode(encoder, some)
 
-        def take(block: range, found: Encoded | None) -> None:
-            if found is not None:
-                for ref in found.models:
+        def take(block: range, result: Encoded | None) -> None:
+            if result is not None:
+                for ref in result.models:
                     check_weights(source.model.ref, ref)
-                parts.append(found)
+                parts.append(result)
 
         encode_blocks(
             texts,

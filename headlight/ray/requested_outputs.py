@@ -74,14 +74,14 @@ class Outputs:
         """
         pooled, models = np.zeros((len(texts), 0), np.float32), list[ModelRef]()
         if self.pooled:
-            found = encoder.encode_with_info(
+            result = encoder.encode_with_info(
                 texts,
                 dimensions=self.dimensions,
                 dtype=self.dtype,
                 normalize=self.normalize,
                 **self.reading,
             )
-            pooled, models = found.vectors, [found.model]
+            pooled, models = result.vectors, [result.model]
         tokens = (
             encoder.token_vectors(texts, **_fields(self.tokens), **self.reading)
             if self.tokens
@@ -116,7 +116,7 @@ class Outputs:
         self,
         model: ModelDescription,
         nothing: Encoded,
-        found: Sequence[Encoded],
+        results: Sequence[Encoded],
         places: Sequence[int],
         rows: int,
     ) -> Mapping[str, pa.Array]:
@@ -125,24 +125,24 @@ class Outputs:
         Args:
             model: for the width of vectors.
             nothing: the results of no texts, for the type of pooled vectors.
-            found: results of the batch's texts, in order.
+            results: of the batch's texts, in order.
             places: the row of each text, ascending.
             rows: number of rows.
         """
         columns: dict[str, pa.Array] = {}
         if self.pooled:
-            whole = np.concatenate([nothing.pooled, *(each.pooled for each in found)])
+            whole = np.concatenate([nothing.pooled, *(each.pooled for each in results)])
             columns["embedding"] = vector_column(whole, places, rows)
         if self.tokens:
             empty = np.zeros((0, model.dim), self.tokens.dtype)
-            tokens = [one for each in found for one in each.tokens]
+            tokens = [one for each in results for one in each.tokens]
             columns["token_embeddings"] = token_column(tokens, places, rows, empty)
         if self.spans:
             width = self.spans.dimensions or model.pooled_dim
-            spans = [one for each in found for one in each.spans]
+            spans = [one for each in results for one in each.spans]
             columns |= span_columns(spans, places, rows, np.zeros((0, width), self.spans.dtype))
         if self.attention:
-            maps = [one for each in found for one in each.attention]
+            maps = [one for each in results for one in each.attention]
             columns |= attention_columns(maps, places, rows, self.attention)
         return columns
 
@@ -176,6 +176,6 @@ def _fields(spec: TokensSpec | SpansSpec) -> dict[str, Any]:
 
 
 def _models(
-    found: Iterable[TokenVectors | SpanVectors | AttentionMaps],
+    results: Iterable[TokenVectors | SpanVectors | AttentionMaps],
 ) -> list[ModelRef]:
-    return [each.model for each in found]
+    return [each.model for each in results]

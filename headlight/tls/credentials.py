@@ -87,8 +87,8 @@ def _always(value: T) -> Callable[[], T]:
     return lambda: value
 
 
-def _credentials_in(found: Mapping[str, bytes]) -> grpc.ChannelCredentials:
-    root, certificate, key = (found.get(name) for name in ("tls_ca", "tls_cert", "tls_key"))
+def _credentials_in(contents: Mapping[str, bytes]) -> grpc.ChannelCredentials:
+    root, certificate, key = (contents.get(name) for name in ("tls_ca", "tls_cert", "tls_key"))
     if root is not None:
         check_authorities(root)
     if certificate is not None and key is not None:
@@ -96,8 +96,8 @@ def _credentials_in(found: Mapping[str, bytes]) -> grpc.ChannelCredentials:
     return grpc.ssl_channel_credentials(root, key, certificate)
 
 
-def _bearer_in(found: Mapping[str, bytes]) -> Metadata:
-    token = found["token_file"].decode("ascii", "replace").strip()
+def _bearer_in(contents: Mapping[str, bytes]) -> Metadata:
+    token = contents["token_file"].decode("ascii", "replace").strip()
     if not TOKEN.fullmatch(token):
         raise ValueError(TOKEN_PROBLEM)
     return _bearer(token)

@@ -59,14 +59,14 @@ def check_pair(
             "the key is encrypted; give it without a passphrase, "
             "in a file that only its owner can read"
         )
-    own, other = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    tested, other = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if role == "client":
-        own, other = other, own
-    for context in (own, other):  # set explicitly below; names are not checked
+        tested, other = other, tested
+    for context in (tested, other):  # set explicitly below; names are not checked
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     with _as_file(certificate) as first, _as_file(key) as second:
-        _load(own, first, second)
+        _load(tested, first, second)
         if role == "client":
             _load(other, first, second)  # that side needs a certificate too, any one
     other.verify_mode = ssl.CERT_REQUIRED
@@ -76,7 +76,7 @@ def check_pair(
         other.load_verify_locations(
             cadata=text if authorities is None else authorities.decode("ascii")
         )
-        peer, found = _shake_hands(own, other, role)
+        peer, der = _shake_hands(tested, other, role)
     except ssl.SSLCertVerificationError as error:
         if authorities is not None and error.verify_code in FOREIGN:
             raise PemError(
@@ -86,7 +86,7 @@ def check_pair(
         raise PemError(f"the certificate is refused: {error.verify_message}") from None
     except (ssl.SSLError, ValueError) as error:
         raise PemError(f"the certificate cannot be used: {_reason(error)}") from None
-    if not any(begin in found for begin in KEYS.values()):
+    if not any(begin in der for begin in KEYS.values()):
         raise PemError(f"gRPC cannot use this kind of key; use one of {', '.join(KEYS)}")
     return float(ssl.cert_time_to_seconds(peer["notAfter"]))
 
@@ -131,7 +131,7 @@ def check_authorities(certificates: bytes, what: str = "the file of authorities"
     except (ssl.SSLError, ValueError) as error:
         raise PemError(f"{what} cannot be used: {_reason(error)}") from None
     known: list[Any] = context.get_ca_certs()
-    ends = [ssl.cert_time_to_seconds(found["notAfter"]) for found in known]
+    ends = [ssl.cert_time_to_seconds(certificate["notAfter"]) for certificate in known]
     if len(ends) == context.cert_store_stats()["x509"] and max(ends) <= time.time():
         raise PemError("the certificates of the authorities have expired")
 
@@ -176,18 +176,18 @@ def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
 
 
 def _shake_hands(
-    own: ssl.SSLContext, other: ssl.SSLContext, role: Role
+    tested: ssl.SSLContext, other: ssl.SSLContext, role: Role
 ) -> tuple[dict[str, Any], bytes]:
     """Run a handshake in memory. Return the certificate that the other side saw: dict and DER."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ours = own.wrap_bio(there, back, server_side=role == "server")
-    theirs = other.wrap_bio(back, there, server_side=role == "client")
+    ours = tested.wrap_bio(there, back, server_side=role == "server")
+    peer = other.wrap_bio(back, there, server_side=role == "client")
     for _ in range(FLIGHTS):
-        for side in (theirs, ours):
+        for side in (peer, ours):
             with contextlib.suppress(ssl.SSLWantReadError):
                 side.do_handshake()
-    seen: Any = theirs.getpeercert()
-    return dict(seen), theirs.getpeercert(binary_form=True) or b""
+    seen: Any = peer.getpeercert()
+    return dict(seen), peer.getpeercert(binary_form=True) or b""
 
 
 def _reason(error: Exception) -> str:

@@ -115,10 +115,10 @@ class Watched(Generic[T]):
 
 def _state(path: StrPath) -> State:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError as error:
         return (error.errno,)
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _content(path: StrPath) -> bytes:

@@ -86,9 +86,9 @@ class _Pairs:
         places, levels = [], []
         for number, layer in enumerate(weights):
             flat = layer.ravel()
-            found = np.flatnonzero(flat >= np.float32((least - 0.5) / steps))
-            places.append(found + number * flat.size)
-            levels.append(np.floor(flat[found].astype(float) * steps + 0.5).astype(np.int64))
+            kept = np.flatnonzero(flat >= np.float32((least - 0.5) / steps))
+            places.append(kept + number * flat.size)
+            levels.append(np.floor(flat[kept].astype(float) * steps + 0.5).astype(np.int64))
         count, heads = weights.shape[-1], weights.shape[0] * weights.shape[1]
         return cls(np.concatenate(places), np.concatenate(levels), heads, count * count)
 

@@ -147,12 +147,12 @@ def opening(
     greatest = -1.0
     for number in layers:
         maps = attention.layer(number)[:, tokens][:, :, tokens] * factor
-        found, query, key = np.unravel_index(maps.argmax(), maps.shape)
-        if maps[found, query, key] > greatest:
-            greatest = float(maps[found, query, key])
+        head_index, query, key = np.unravel_index(maps.argmax(), maps.shape)
+        if maps[head_index, query, key] > greatest:
+            greatest = float(maps[head_index, query, key])
             places = int(tokens[query]), int(tokens[key])
-            weight = round(float(attention.layer(number)[found][places]), 6)
-            best = {"layer": number, "head": int(found), "link": (*places, weight)}
+            weight = round(float(attention.layer(number)[head_index][places]), 6)
+            best = {"layer": number, "head": int(head_index), "link": (*places, weight)}
     return best
 
 

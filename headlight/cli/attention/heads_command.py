@@ -100,12 +100,12 @@ def five(number: float, digits: int) -> str:
     return next((text for text in shown if len(text) == 5), f"{number:5.0e}")
 
 
-def link_column(found: Sequence[Head], label_cells: int) -> list[str]:
+def link_column(heads: Sequence[Head], label_cells: int) -> list[str]:
     """Return a title and the strongest link of each head, all of one width.
 
     Labels are cut to `label_cells`.
     """
-    links = [head.link for head in found]
+    links = [head.link for head in heads]
     names = [
         (visible(link.query_label), visible(link.key_label)) if link else ("", "") for link in links
     ]
@@ -174,14 +174,14 @@ def heads_arrays(analysis: Analysis) -> dict[str, NDArray[Any]]:
 
     A missing link has weight 0 and indices -1.
     """
-    found, moved = analysis.heads, analysis.importance
-    shape = (len({head.layer for head in found}), -1)
+    heads, moved = analysis.heads, analysis.importance
+    shape = (len({head.layer for head in heads}), -1)
     nothing = Link(0.0, -1, -1, -1, "", "")
-    links = [head.link or nothing for head in found]
+    links = [head.link or nothing for head in heads]
     columns: dict[str, NDArray[Any]] = {
-        "kinds": np.array([head.kind for head in found]),
-        "shares": np.array([head.share for head in found], np.float32),
-        "spreads": np.array([head.spread for head in found], np.float32),
+        "kinds": np.array([head.kind for head in heads]),
+        "shares": np.array([head.share for head in heads], np.float32),
+        "spreads": np.array([head.spread for head in heads], np.float32),
         "link_weights": np.array([link.weight for link in links], np.float32),
         **{
             f"link_{name}": np.array([getattr(link, name) for link in links])
@@ -189,7 +189,7 @@ def heads_arrays(analysis: Analysis) -> dict[str, NDArray[Any]]:
         },
     }
     statistics = np.array(
-        [[head.statistics[name] for name in STATISTICS] for head in found], np.float32
+        [[head.statistics[name] for name in STATISTICS] for head in heads], np.float32
     )
     distances: dict[str, NDArray[Any]] = {}
     if moved:
@@ -216,10 +216,10 @@ def pattern_arrays(analysis: Analysis) -> dict[str, NDArray[Any]]:
     """
     if not analysis.patterns:
         return {}
-    found = analysis.heads
-    shares = np.array([[head.patterns[name] for name in PATTERNS] for head in found], np.float32)
+    heads = analysis.heads
+    shares = np.array([[head.patterns[name] for name in PATTERNS] for head in heads], np.float32)
     return {
-        "pattern_shares": shares.reshape(len({head.layer for head in found}), -1, len(PATTERNS)),
+        "pattern_shares": shares.reshape(len({head.layer for head in heads}), -1, len(PATTERNS)),
         "pattern_names": np.array(PATTERNS),
         "pattern_base_rates": np.array(
             [analysis.patterns[name].base_rate for name in PATTERNS], np.float32

@@ -174,19 +174,19 @@ def is_paged(arguments: argparse.Namespace) -> bool:
 
 def passages_of(arguments: argparse.Namespace) -> Passages:
     """Read the passages. Raises UsageError if there is none, or a file cannot be read."""
-    found = Passages([], [])
+    passages = Passages([], [])
     for name in arguments.files or [None]:
         lines = given(
             argparse.Namespace(
                 texts=[], file=name, text_field=arguments.text_field, token_ids=False
             )
         )
-        found.texts.extend(text for text in lines.texts if isinstance(text, str))
-        found.places.extend(f"{lines.name}, line {at + 1}" for at in range(len(lines.texts)))
-    if not found.texts:
+        passages.texts.extend(text for text in lines.texts if isinstance(text, str))
+        passages.places.extend(f"{lines.name}, line {at + 1}" for at in range(len(lines.texts)))
+    if not passages.texts:
         where = ", ".join(arguments.files) or "standard input"
         raise UsageError(f"{where}: holds no passages; give at least one, a line each")
-    return found
+    return passages
 
 
 def most_similar(
@@ -203,10 +203,10 @@ def most_similar(
     top = arguments.top
     evidence = [EvidenceSpec(method=method, unit=arguments.unit) for method in methods]
 
-    def compare(some: Passages, **wanted: Any) -> Comparison:
+    def compare(some: Passages, **outputs: Any) -> Comparison:
         arguments.places = some.places  # of errors
         return client.compare(
-            arguments.query, some.texts, sort=True, **wanted, **reading_of(arguments)
+            arguments.query, some.texts, sort=True, **outputs, **reading_of(arguments)
         )
 
     if len(passages.texts) > top:

@@ -226,7 +226,7 @@ def evidence_json(
 ) -> dict[str, object]:
     """Return the evidence of one method, and what the query's tokens matched."""
     weights = numbers(evidence.weights)
-    found: dict[str, object] = {
+    fields: dict[str, object] = {
         "method": evidence.method,
         "units": [
             {"start": start, "end": end, "text": text[start:end], "weight": weight}
@@ -236,11 +236,11 @@ def evidence_json(
     }
     cosines: Floats | None = evidence.matched_cosines
     if cosines is not None and tokens is not None:
-        found["matches"] = [
+        fields["matches"] = [
             {"start": tokens.starts[at], "end": tokens.ends[at], "cosine": cosine}
             for at, cosine in zip(evidence.matched_tokens, numbers(cosines), strict=True)
         ]
-    return found
+    return fields
 
 
 def shortest(number: float) -> float:

@@ -115,7 +115,7 @@ def _installed(extra: str, packages: dict[str, str]) -> Installed:
     versions, missing, problems = dict[str, str](), list[str](), list[str]()
     for name, accepted in packages.items():
         beside = ON_GPUS.get(name, "")
-        both = {each: found for each in (name, beside) if each and (found := version_of(each))}
+        both = {each: version for each in (name, beside) if each and (version := version_of(each))}
         versions |= both
         if not both:
             missing.append(name)
@@ -124,9 +124,9 @@ def _installed(extra: str, packages: dict[str, str]) -> Installed:
                 f"{name} and {beside} install the same files; uninstall both, then {command}"
             )
         problems += [
-            f"{each} is {found}, and {accepted} is needed: {command}"
-            for each, found in both.items()
-            if not fits(found, accepted)
+            f"{each} is {version}, and {accepted} is needed: {command}"
+            for each, version in both.items()
+            if not fits(version, accepted)
         ]
     return Installed(extra, versions, missing, problems, command)
 
@@ -232,21 +232,21 @@ def cpu_facts(cpuinfo: str) -> dict[str, Any]:
     """Return the model and the features that matter, from /proc/cpuinfo."""
     model = re.search(r"^model name\s*: (.*)$", cpuinfo, re.MULTILINE)
     flags = re.search(r"^(?:flags|Features)\s*: (.*)$", cpuinfo, re.MULTILINE)
-    wanted = FEATURES.get(platform.machine(), ())
+    names = FEATURES.get(platform.machine(), ())
     have = set(flags[1].split()) if flags else None
     return {
         "model": model[1].strip() if model else platform.processor() or platform.machine(),
-        "features": None if have is None else {name: name in have for name in wanted},
+        "features": None if have is None else {name: name in have for name in names},
     }
 
 
 def memory_facts(meminfo: str) -> dict[str, Any]:
     """Return the bytes of all memory and of what can still be taken, from /proc/meminfo."""
-    found = {
+    sizes = {
         name: int(kibibytes) * 1024
         for name, kibibytes in re.findall(r"^(\w+):\s+(\d+) kB$", meminfo, re.MULTILINE)
     }
-    return {"total_bytes": found.get("MemTotal"), "available_bytes": found.get("MemAvailable")}
+    return {"total_bytes": sizes.get("MemTotal"), "available_bytes": sizes.get("MemAvailable")}
 
 
 def cpu_quota(group: Path) -> float | None:
@@ -259,8 +259,8 @@ def cpu_quota(group: Path) -> float | None:
 
 
 def _number(group: Path, files: tuple[str, ...]) -> int | None:
-    found = (_text(group / file).strip() for file in files)
-    return next((int(text) for text in found if text.isdecimal()), None)
+    texts = (_text(group / file).strip() for file in files)
+    return next((int(text) for text in texts if text.isdecimal()), None)
 
 
 def _text(path: Path) -> str:

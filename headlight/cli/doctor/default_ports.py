@@ -99,10 +99,10 @@ def _http_port(number: int, purpose: str, path: str, mark: bytes, detail: str) -
 def step_of_start(number: int) -> str | None:
     """Return the step of the service that will open a gRPC port; None: none is known."""
     # Another program may answer there, with any bytes.
-    found = STARTING.fullmatch(_page(METRICS_PORT, "/readyz").decode("utf-8", "replace").strip())
-    if found is None or int(found[1]) != number or not found[2].isprintable():
+    match = STARTING.fullmatch(_page(METRICS_PORT, "/readyz").decode("utf-8", "replace").strip())
+    if match is None or int(match[1]) != number or not match[2].isprintable():
         return None
-    return found[2]
+    return match[2]
 
 
 def _page(number: int, path: str) -> bytes:

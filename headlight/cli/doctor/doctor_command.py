@@ -154,7 +154,7 @@ def machine_rows(machine: dict[str, dict[str, Any]]) -> Rows:
     features = cpu["features"] or {}
     have = [name for name, there in features.items() if there]
     lacks = [name for name, there in features.items() if not there]
-    told = [", ".join(have) or "none", f"without {', '.join(lacks)}" if lacks else ""]
+    feature_texts = [", ".join(have) or "none", f"without {', '.join(lacks)}" if lacks else ""]
     quota = cores["cgroup_quota"]
     limits = [
         f"{cores['machine']} in the machine",
@@ -163,7 +163,7 @@ def machine_rows(machine: dict[str, dict[str, Any]]) -> Rows:
     ]
     rows: Rows = [
         ("cpu", cpu["model"]),
-        ("features", "; ".join(filter(None, told)) if features else "not known"),
+        ("features", "; ".join(filter(None, feature_texts)) if features else "not known"),
         ("cores", f"{cores['usable']} usable: {', '.join(filter(None, limits))}"),
     ]
     if memory["total_bytes"] is not None:
@@ -186,10 +186,10 @@ def cache_facts() -> dict[str, Any]:
     try:
         folder = cache_folder(os.environ)
         facts["folder"] = str(folder)
-        found = entries(os.environ)
-        facts["models"] = [entry.folder.name for entry in found]
-        damaged = [row["key"] for row in map(model_facts, found) if not row["precisions"]]
-        facts["bytes"] = sum(entry.size for entry in found)
+        models = entries(os.environ)
+        facts["models"] = [entry.folder.name for entry in models]
+        damaged = [row["key"] for row in map(model_facts, models) if not row["precisions"]]
+        facts["bytes"] = sum(entry.size for entry in models)
         there = next(each for each in (folder, *folder.parents) if each.exists())
         facts["free_bytes"] = shutil.disk_usage(there).free
         if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):

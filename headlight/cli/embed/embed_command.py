@@ -141,7 +141,7 @@ def run_embed(arguments: argparse.Namespace) -> int:
     inputs = given(arguments)
     listed = inputs.name is not None
     progress = Progress(
-        len(inputs.texts), wanted=arguments.progress if listed else bool(arguments.progress)
+        len(inputs.texts), reports=arguments.progress if listed else bool(arguments.progress)
     )
 
     def tell(line: str) -> None:
@@ -190,11 +190,11 @@ def add_rows(
     """Add the missing rows of a job, of the weights `ref`; `options` are of `encode_blocks`."""
     texts, problems = inputs.texts, dict(inputs.problems)
 
-    def take(block: range, found: Embeddings | None) -> None:
-        if found is not None:
-            check_weights(ref, found.model)
+    def take(block: range, vectors: Embeddings | None) -> None:
+        if vectors is not None:
+            check_weights(ref, vectors.model)
         skipped = {at - block.start: problems[at] for at in block if at in problems}
-        rows.append(texts[block.start : block.stop], found, skipped)
+        rows.append(texts[block.start : block.stop], vectors, skipped)
         progress.add(len(block))
 
     progress.begin(len(rows))

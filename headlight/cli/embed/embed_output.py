@@ -43,9 +43,9 @@ def as_jsonl(rows: Rows, ids: Sequence[str] | None) -> Iterator[str]:
             yield f"{to_json({**entry, 'embedding': None, 'error': rows.skipped[place]})}\n"
             continue
         entry |= {"tokens": count, "truncated": count != original}
-        found = {name: json_numbers(next(each)) for name, each in vectors.items()}
-        several = ", ".join(f'"{name}": {vector}' for name, vector in found.items())
-        shown = f"{{{several}}}" if len(found) > 1 else next(iter(found.values()))
+        by_type = {name: json_numbers(next(each)) for name, each in vectors.items()}
+        several = ", ".join(f'"{name}": {vector}' for name, vector in by_type.items())
+        shown = f"{{{several}}}" if len(by_type) > 1 else next(iter(by_type.values()))
         yield f'{to_json(entry)[:-1]}, "embedding": {shown}}}\n'
 
 

@@ -81,13 +81,13 @@ class Rows:
         return self._count
 
     def append(
-        self, inputs: Sequence[Input], found: Embeddings | None, skipped: Mapping[int, str]
+        self, inputs: Sequence[Input], vectors: Embeddings | None, skipped: Mapping[int, str]
     ) -> None:
         """Append the next rows.
 
         Args:
             inputs: inputs of the rows.
-            found: vectors of the inputs that are not skipped, in order; None: all are skipped.
+            vectors: of the inputs that are not skipped, in order; None: all are skipped.
             skipped: reasons of the skipped inputs, by place among the inputs.
 
         Raises:
@@ -98,9 +98,13 @@ class Rows:
         for name in COUNTS:
             added[name] = NO_VECTORS
         good = [at for at in range(len(inputs)) if at not in skipped]
-        if found is not None:
-            columns = (found.token_counts, found.prompt_token_counts, found.original_token_counts)
-            for name, column in [*zip(COUNTS, columns, strict=True), *found.by_type.items()]:
+        if vectors is not None:
+            columns = (
+                vectors.token_counts,
+                vectors.prompt_token_counts,
+                vectors.original_token_counts,
+            )
+            for name, column in [*zip(COUNTS, columns, strict=True), *vectors.by_type.items()]:
                 added[name][good] = column
         added["checksum"] = checksums(added)
         notes = {self._count + at: why for at, why in sorted(skipped.items())}
@@ -158,15 +162,15 @@ class Rows:
 
 def read_notes(file: BinaryIO) -> dict[int, str]:
     """Return the reasons for skipped rows, up to the first incomplete line."""
-    found = {}
+    notes = {}
     file.seek(0)
     for line in file.read().splitlines(keepends=True):
         try:
             row, why = json.loads(line if line.endswith(b"\n") else b"")
         except ValueError:
             break
-        found[row] = why
-    return found
+        notes[row] = why
+    return notes
 
 
 def checksums(records: NDArray[Any]) -> list[int]:

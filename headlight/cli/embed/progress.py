@@ -16,20 +16,20 @@ class Progress:
 
     Args:
         total: number of texts.
-        wanted: whether to report; None: only in a terminal.
+        reports: whether to report; None: only in a terminal.
     """
 
-    def __init__(self, total: int, wanted: bool | None) -> None:
+    def __init__(self, total: int, reports: bool | None) -> None:
         self._terminal = sys.stderr is not None and sys.stderr.isatty()
-        self._wanted = self._terminal if wanted is None else wanted
+        self._reports = self._terminal if reports is None else reports
         self._total, self._lock = total, threading.Lock()
         self._done = self._before = 0
-        self._begun = self._told = time.monotonic()
+        self._begun = self._reported = time.monotonic()
 
     def begin(self, done: int) -> None:
         """Begin to measure the rate, and say so; `done` texts were finished before."""
         self._done = self._before = done
-        self._begun = self._told = time.monotonic()
+        self._begun = self._reported = time.monotonic()
         if done < self._total:
             self._say(f"{done:,} of {self._total:,} texts")
 
@@ -39,9 +39,9 @@ class Progress:
             self._done += count
             now, done = time.monotonic(), self._done
             between = TERMINAL_SECONDS if self._terminal else LOG_SECONDS
-            if done < self._total and now - self._told < between:
+            if done < self._total and now - self._reported < between:
                 return
-            self._told = now
+            self._reported = now
             rate = (done - self._before) / max(now - self._begun, 1e-3)
             minutes, rest = divmod(round((self._total - done) / max(rate, 1e-9)), 60)
             self._say(
@@ -54,5 +54,5 @@ class Progress:
             self._say("")
 
     def _say(self, line: str) -> None:
-        if self._wanted:
+        if self._reports:
             (say_here if self._terminal else say)(line)

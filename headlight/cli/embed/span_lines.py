@@ -44,10 +44,10 @@ def spans_of(text: str) -> Literal["sentences"] | Windows:
     """Return the spans that an option names. Raises ArgumentTypeError for any other text."""
     if text == "sentences":
         return "sentences"
-    found = WINDOWS.fullmatch(text)
-    if found is None:
+    match = WINDOWS.fullmatch(text)
+    if match is None:
         raise argparse.ArgumentTypeError(f"{text!r:.40} is not sentences, N or N:OVERLAP, as 64:16")
-    return Windows(int(found[1]), int(found[2] or 0))
+    return Windows(int(match[1]), int(match[2] or 0))
 
 
 def embed_spans(arguments: argparse.Namespace) -> None:
@@ -63,7 +63,7 @@ def embed_spans(arguments: argparse.Namespace) -> None:
     inputs = given(arguments)
     with encoder_of(arguments, 1, READY_SECONDS) as client:
         check_kind(arguments, client.model())
-        found = client.span_vectors(
+        vectors = client.span_vectors(
             inputs.texts,
             arguments.spans,
             dimensions=arguments.dimensions,
@@ -73,22 +73,22 @@ def embed_spans(arguments: argparse.Namespace) -> None:
             **reading(arguments),
         )
     if arguments.out is None:
-        for line in lines(found, inputs):
+        for line in lines(vectors, inputs):
             show(line, "jsonl")
         return
     with replacing(arguments.out, None) as file:
-        file.writelines(line.encode() for line in lines(found, inputs))
-    say_written(arguments.out, count_text(sum(map(len, found)), "vector"))
+        file.writelines(line.encode() for line in lines(vectors, inputs))
+    say_written(arguments.out, count_text(sum(map(len, vectors)), "vector"))
 
 
-def lines(found: Sequence[SpanVectors], inputs: Given) -> Iterator[str]:
+def lines(vectors: Sequence[SpanVectors], inputs: Given) -> Iterator[str]:
     """Yield a line of JSON for each span: text (from 0) or id, characters, tokens and vector."""
-    for place, each in enumerate(found):
+    for place, each in enumerate(vectors):
         name: dict[str, object] = {"text": place}
         if inputs.ids is not None:
             name = {"id": inputs.ids[place]}
-        for at, (own, vector) in enumerate(zip(each.token_ranges, each.vectors, strict=True)):
-            entry = {**name, "tokens": [own.start, own.stop]}
+        for at, (tokens, vector) in enumerate(zip(each.token_ranges, each.vectors, strict=True)):
+            entry = {**name, "tokens": [tokens.start, tokens.stop]}
             if each.characters:
                 entry |= {"start": each.characters[at].start, "end": each.characters[at].end}
             yield f'{to_json(entry)[:-1]}, "embedding": {json_numbers(vector)}}}\n'

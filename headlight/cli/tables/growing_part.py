@@ -38,14 +38,14 @@ class GrowingPart:
         self._folder, self._number, self._make = folder, number, make
         self._pieces = folder.pieces(number, saved)
         self._kept = list(saved)
-        self._found: list[Embeddings] = []
+        self._vectors: list[Embeddings] = []
         self.end = self._begin
         self._saved = time.monotonic()
 
-    def take(self, block: range, found: Embeddings | None) -> None:
+    def take(self, block: range, vectors: Embeddings | None) -> None:
         """Add the next rows of the part, and the vectors of those that have some."""
-        if found is not None:
-            self._found.append(found)
+        if vectors is not None:
+            self._vectors.append(vectors)
         self.end = block.stop
 
     def save_in_time(self) -> None:
@@ -86,5 +86,5 @@ class GrowingPart:
 
     def _cut(self) -> None:
         """Make a piece of the rows since the last one."""
-        self._pieces.append(self._make(range(self._begin, self.end), self._found))
-        self._found = []
+        self._pieces.append(self._make(range(self._begin, self.end), self._vectors))
+        self._vectors = []

@@ -178,19 +178,19 @@ class PartFolder:
         with self._writing():
             done = set(self._numbers())
             pieces = self._piece_rows()
-        ends = [found[-1].stop for number, found in pieces.items() if number not in done]
+        ends = [ranges[-1].stop for number, ranges in pieces.items() if number not in done]
         return sum(min(size, rows - number * size) for number in done) + sum(ends)
 
     def _piece_rows(self) -> dict[int, list[range]]:
         """Return the rows of the pieces of each part, from its first on, without gaps."""
-        found = dict[int, list[range]]()
+        by_part = dict[int, list[range]]()
         for name in sorted(self._names()):
             if of := PIECE.fullmatch(name):
                 number, begin, end = map(int, of.groups())
-                before = found.get(number, [])
+                before = by_part.get(number, [])
                 if begin == (before[-1].stop if before else 0):
-                    found[number] = [*before, range(begin, end)]
-        return found
+                    by_part[number] = [*before, range(begin, end)]
+        return by_part
 
     def finish(self, settings: Mapping[str, object], sizes: Sequence[int]) -> tuple[int, int]:
         """Write the list of parts. Return the numbers of rows and of rejected rows.
@@ -301,16 +301,16 @@ class PartFolder:
         return {entry.rpartition("/")[2] for entry in entries}
 
     def _numbers(self) -> list[int]:
-        return sorted(int(found[1]) for name in self._names() if (found := PART.fullmatch(name)))
+        return sorted(int(match[1]) for name in self._names() if (match := PART.fullmatch(name)))
 
     def _manifest(self) -> dict[str, Any] | None:
         if not self._fs.exists(self._join(MANIFEST)):
             return None
         try:
-            found = json.loads(self._data(MANIFEST))
+            manifest = json.loads(self._data(MANIFEST))
         except ValueError:
-            found = {}
-        return found if isinstance(found, dict) else {}
+            manifest = {}
+        return manifest if isinstance(manifest, dict) else {}
 
     def _data(self, name: str) -> bytes:
         return bytes(self._fs.cat_file(self._join(name)))

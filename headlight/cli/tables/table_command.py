@@ -34,7 +34,7 @@ def run_table(arguments: argparse.Namespace, default_retry_seconds: float) -> in
     arguments.priority = arguments.priority or "bulk"
     source = TableSource(arguments.texts, arguments.text_column, copied_columns(arguments))
     check_apart(arguments, source)
-    progress = Progress(source.rows, wanted=arguments.progress)
+    progress = Progress(source.rows, reports=arguments.progress)
 
     def tell(line: str) -> None:
         progress.clear()

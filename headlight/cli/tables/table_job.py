@@ -148,9 +148,9 @@ class TableJob:
         if not rows and not done:
             # so that there is a schema
             self._part(0, 0, self._source.schema.empty_table(), progress, ())
-        wanted = self._source.parts(size, lambda part: part not in done)
+        missing = self._source.parts(size, lambda part: part not in done)
         # Closed here, also after Ctrl-C: otherwise the open file waits for the garbage collector.
-        with _stopping(pool, stop), contextlib.closing(wanted) as parts:
+        with _stopping(pool, stop), contextlib.closing(missing) as parts:
             for number, table in parts:
                 pieces = saved.get(number, ())
                 pending.append(
@@ -172,17 +172,17 @@ class TableJob:
         """Encode and write one part, whose first row has the given number."""
         texts, problems = read_texts(table.column(self._text), self._empty_texts)
 
-        def make(rows: range, found: Sequence[Embeddings]) -> Piece:
+        def make(rows: range, vectors: Sequence[Embeddings]) -> Piece:
             good = [at for at in rows if at not in problems]
             rejected = [
                 self._rejected(first, at, table, problems[at]) for at in rows if at in problems
             ]
-            return Piece(rows, self._output(table, first, good, found), rejected)
+            return Piece(rows, self._output(table, first, good, vectors), rejected)
 
         part = GrowingPart(self._folder, number, make, saved)
 
-        def take(block: range, found: Embeddings | None) -> None:
-            part.take(block, found)
+        def take(block: range, vectors: Embeddings | None) -> None:
+            part.take(block, vectors)
             progress.add(len(block))
             if self._saves:
                 part.save_in_time()
@@ -192,17 +192,17 @@ class TableJob:
         part.finish(self._metadata)
 
     def _output(
-        self, table: pa.Table, first: int, good: Sequence[int], found: Sequence[Embeddings]
+        self, table: pa.Table, first: int, good: Sequence[int], blocks: Sequence[Embeddings]
     ) -> pa.Table:
         places = np.array(good, np.int64)
         columns = {} if self._identity is not None else {"row": pa.array(places + first)}
         columns |= {name: table.column(name).take(places) for name in self._copied}
         several = len(self._nothing.by_type) > 1
         for name, empty in self._nothing.by_type.items():
-            vectors = np.concatenate([empty, *(each.by_type[name] for each in found)])
+            vectors = np.concatenate([empty, *(each.by_type[name] for each in blocks)])
             title = f"embedding_{name}" if several else "embedding"
             columns[title] = vector_column(vectors, range(len(good)), len(good))
-        every = [self._nothing, *found]
+        every = [self._nothing, *blocks]
         counts = np.concatenate([each.token_counts for each in every])
         columns["token_count"] = pa.array(counts.astype(np.int32))
         columns["truncated"] = pa.array(np.concatenate([each.truncated for each in every]))

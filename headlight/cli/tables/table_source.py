@@ -79,7 +79,7 @@ class TableSource:
             raise UsageError(f"--keep-column: a type cannot be written: {error}") from None
 
     def parts(
-        self, size: int, wanted: Callable[[int], bool]
+        self, size: int, is_missing: Callable[[int], bool]
     ) -> Generator[tuple[int, pa.Table], None, None]:
         """Yield the wanted parts with their numbers: part i has the rows from i * size on.
 
@@ -95,13 +95,13 @@ class TableSource:
                     raise UsageError(f"{file.name}: was replaced during the job; begin anew")
                 for group, count in enumerate(file.groups):
                     numbers = range(row // size, -(-(row + count) // size))
-                    if not any(map(wanted, numbers)):
+                    if not any(map(is_missing, numbers)):
                         row += count
                         continue
                     for batch in _batches(reader, group, self.schema.names, size):
                         for piece in _pieces(_cast(batch, self.schema), row, size):
                             number, row = row // size, row + len(piece)
-                            if wanted(number):
+                            if is_missing(number):
                                 chunks.append(piece)
                             if chunks and (row % size == 0 or row == self.rows):
                                 yield number, pa.concat_tables(chunks)
@@ -138,8 +138,8 @@ def _found(source: str) -> list[tuple[Any, str]]:
             names = [name for name in sorted(fs.find(path)) if _is_table(name[len(path) :])]
             problem = f"has no files that end in {', '.join((*PARQUET, *ARROW))}"
         elif any(sign in path for sign in "*?["):
-            found = fs.glob(path, detail=True)
-            names = sorted(name for name, entry in found.items() if entry["type"] != "directory")
+            entries = fs.glob(path, detail=True)
+            names = sorted(name for name, entry in entries.items() if entry["type"] != "directory")
             problem = "no file has such a name"
         else:
             names, problem = [path] if fs.exists(path) else [], "there is no such file"
@@ -185,8 +185,8 @@ def _read_footer(fs: Any, path: str) -> TableFile:
     with _reading(name), fs.open(path, "rb") as stream:
         reader = _opened(name, stream)
         if isinstance(reader, pq.ParquetFile):
-            found = reader.metadata
-            groups = [found.row_group(at).num_rows for at in range(found.num_row_groups)]
+            metadata = reader.metadata
+            groups = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
             schema = reader.schema_arrow
         else:
             groups = [reader.get_batch(at).num_rows for at in range(reader.num_record_batches)]
@@ -205,11 +205,11 @@ def _digest(fs: Any, path: str, stream: IO[bytes], reader: Any) -> str:
     stream.seek(size - length_bytes - magic_bytes)
     length = int.from_bytes(stream.read(length_bytes), "little")
     stream.seek(max(0, size - length_bytes - magic_bytes - length))
-    found = hashlib.sha256(stream.read(length) + str(size).encode())
+    sha256 = hashlib.sha256(stream.read(length) + str(size).encode())
     if arrow:
         info = fs.info(path)
-        found.update(str(info.get("ETag") or info.get("mtime")).encode())
-    return found.hexdigest()
+        sha256.update(str(info.get("ETag") or info.get("mtime")).encode())
+    return sha256.hexdigest()
 
 
 def _opened(name: str, stream: IO[bytes]) -> Any:
@@ -221,10 +221,10 @@ def _opened(name: str, stream: IO[bytes]) -> Any:
 
 def _batches(reader: Any, group: int, names: Sequence[str], size: int) -> Iterator[pa.Table]:
     if isinstance(reader, pq.ParquetFile):
-        found = reader.iter_batches(size, row_groups=[group], columns=names, use_threads=False)
+        batches = reader.iter_batches(size, row_groups=[group], columns=names, use_threads=False)
     else:
-        found = iter([reader.get_batch(group)])
-    return (pa.Table.from_batches([batch]).select(names) for batch in found)
+        batches = iter([reader.get_batch(group)])
+    return (pa.Table.from_batches([batch]).select(names) for batch in batches)
 
 
 def _check_columns(file: TableFile, names: Sequence[str], text: str) -> None:

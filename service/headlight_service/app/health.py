@@ -76,7 +76,7 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
         for changed in self._watchers:
             changed.set()
 
-    def _told(self) -> dict[str, bool]:
+    def _statuses(self) -> dict[str, bool]:
         """Return the status of each name."""
         return {
             **dict.fromkeys(READY_NAMES, self.serving),
@@ -88,9 +88,9 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
     def Check(
         self, request: health_pb2.HealthCheckRequest, call: Call
     ) -> health_pb2.HealthCheckResponse:
-        told = self._told()
-        if request.service not in told:
-            known = ", ".join(name for name in told if name)
+        statuses = self._statuses()
+        if request.service not in statuses:
+            known = ", ".join(name for name in statuses if name)
             raise NotFound(Reason.NO_SERVICE, names=known)
         return STATUS(status=self._status(request.service))
 
@@ -98,7 +98,7 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
         self, request: health_pb2.HealthListRequest, call: Call
     ) -> health_pb2.HealthListResponse:
         return health_pb2.HealthListResponse(
-            statuses={name: STATUS(status=self._status(name)) for name in self._told()}
+            statuses={name: STATUS(status=self._status(name)) for name in self._statuses()}
         )
 
     async def Watch(self, request: health_pb2.HealthCheckRequest, call: Call) -> None:
@@ -129,7 +129,7 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
             raise CallerGone from None
 
     def _status(self, name: str) -> health_pb2.HealthCheckResponse.ServingStatus.ValueType:
-        told = self._told()
-        if name not in told:
+        statuses = self._statuses()
+        if name not in statuses:
             return STATUS.SERVICE_UNKNOWN  # as the protocol requires: the name may become known
-        return STATUS.SERVING if told[name] else STATUS.NOT_SERVING
+        return STATUS.SERVING if statuses[name] else STATUS.NOT_SERVING

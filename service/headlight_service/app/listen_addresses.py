@@ -39,17 +39,17 @@ def taken(option: str, address: Address) -> socket.socket:
         ConfigError: there is no host of this name.
     """
     try:
-        found = socket.getaddrinfo(
+        addresses = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         # If a name has several addresses, IPv4 before IPv6.
-        family, kind, protocol, _, where = min(found, key=itemgetter(0))
+        family, kind, protocol, _, where = min(addresses, key=itemgetter(0))
         with contextlib.ExitStack() as stack:
-            own = stack.enter_context(socket.socket(family, kind, protocol))
-            own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            own.bind(where)
+            listener = stack.enter_context(socket.socket(family, kind, protocol))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(where)
             stack.pop_all()
-            return own
+            return listener
     except OSError as error:
         # EAI_AGAIN is an error of the resolver, not of the name.
         if isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN:

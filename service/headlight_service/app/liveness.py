@@ -56,14 +56,14 @@ class Liveness:
             tell: called with the new state.
             pause: asyncio.sleep.
         """
-        told = False
+        reported = False
         while True:
             self._looked = self._clock()
             where = self.stalled_at
-            if (where is not None) != told:
-                told = where is not None
-                tell(told)
-                if told:
+            if (where is not None) != reported:
+                reported = where is not None
+                tell(reported)
+                if reported:
                     log.critical(
                         "work is pending but nothing progresses; liveness fails until it does",
                         extra={"event": "stuck", "where": where, "seconds": self._stuck_seconds},

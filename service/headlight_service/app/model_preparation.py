@@ -43,17 +43,17 @@ async def prepare(config: Config, environ: Mapping[str, str], steps: StartupStep
     if config.bundle is not None:
         return config.bundle
     try:
-        found = await asyncio.to_thread(find_model, config.model, config.revision)
-        asked = _asked(config)
-        if isinstance(found, Path):
+        model = await asyncio.to_thread(find_model, config.model, config.revision)
+        options = _asked(config)
+        if isinstance(model, Path):
             # A precision is chosen among those of the bundle; the others only an export can set.
-            if idle := asked.keys() - {"precision"}:
+            if idle := options.keys() - {"precision"}:
                 names = " and ".join(map(flag_of, sorted(idle)))
-                raise ConfigError(f"{found} is a bundle already; leave out {names}")
-            return found
-        entry = entry_of(found, asked, environ)
+                raise ConfigError(f"{model} is a bundle already; leave out {names}")
+            return model
+        entry = entry_of(model, options, environ)
         if not entry.complete:
-            await _export(found, asked, entry, steps)
+            await _export(model, options, entry, steps)
     except ModelSourceError as error:
         raise ConfigError(str(error)) from None
     except OSError as error:
@@ -71,17 +71,17 @@ async def prepare(config: Config, environ: Mapping[str, str], steps: StartupStep
 def _asked(config: Config) -> dict[str, object]:
     """Return the options of the export: those that change the bundle."""
     # OpenVINO needs no other export: every bundle has the graphs that it computes with.
-    own = config.precision if config.provider != "openvino" else "fp32"
-    asked = {
+    precision = config.precision if config.provider != "openvino" else "fp32"
+    options = {
         "pooling": config.pooling,
         "max_length": config.max_length,
-        "precision": own if own != "fp32" else None,
+        "precision": precision if precision != "fp32" else None,
     }
-    return {name: value for name, value in asked.items() if value is not None}
+    return {name: value for name, value in options.items() if value is not None}
 
 
 async def _export(
-    source: ModelSource, asked: Mapping[str, object], entry: Entry, steps: StartupSteps
+    source: ModelSource, options: Mapping[str, object], entry: Entry, steps: StartupSteps
 ) -> None:
     """Run `headlight export`, and log its steps."""
     needed = EXPORTERS if source.digest else (*EXPORTERS, HUB)
@@ -103,7 +103,7 @@ async def _export(
     ]
     command += ["--out", str(entry.bundle), "--name", source.name]
     command += ["--revision", source.revision] if source.revision else []
-    for name, value in asked.items():
+    for name, value in options.items():
         command += [flag_of(name), str(value)]
     log.info(
         f"exporting {source.location}, once",

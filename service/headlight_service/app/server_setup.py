@@ -116,8 +116,8 @@ def build_server(
 ) -> GrpcServer:
     """Return a server with all services, not started. Call it within the server's event loop."""
     arrivals = Arrivals(config.stall_seconds, config.max_request_bytes)
-    own = (headlight_pb2, health_pb2, reflection_pb2)
-    contracts = [*(each.DESCRIPTOR for each in own), *servicers.public]
+    messages = (headlight_pb2, health_pb2, reflection_pb2)
+    contracts = [*(each.DESCRIPTOR for each in messages), *servicers.public]
 
     def make(bridge: Bridge) -> grpc.Server:
         interceptor = Interceptor(bridge, metrics, in_flight, arrivals, authenticator, tracing)

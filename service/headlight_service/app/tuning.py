@@ -87,7 +87,7 @@ class Machine:
         pairs = dict.fromkeys(
             share(streams, None, cpus) for streams in (None, 1, max(1, cpus // 4))
         )
-        found = []
+        options = []
         for provider in PROVIDERS:
             try:
                 self._runtime(Options(provider, *share(None, None, cpus), round_lengths=1))
@@ -95,8 +95,8 @@ class Machine:
                 print(f"{provider} is left out: {error}")
                 continue
             ways = [(1, cpus)] if provider == "cuda" else pairs  # threads compute nothing there
-            found += [Options(provider, streams, threads) for streams, threads in ways]
-        return found
+            options += [Options(provider, streams, threads) for streams, threads in ways]
+        return options
 
     def measure(self, contestants: Sequence[Options]) -> dict[Options, float]:
         """Return the texts per second of each contestant."""
@@ -166,7 +166,7 @@ def tune(machine: Machine) -> tuple[Options, dict[Options, float]]:
     Raises:
         BundleError: no provider has the precision here.
     """
-    found: dict[Options, float] = {}
+    rates: dict[Options, float] = {}
 
     def best(contestants: Iterable[Options]) -> Options:
         """Return the first contestant that is about as fast as the fastest.
@@ -174,7 +174,7 @@ def tune(machine: Machine) -> tuple[Options, dict[Options, float]]:
         Contestants come in order of preference at equal speed.
         """
         measured = machine.measure(list(contestants))
-        found.update(measured)
+        rates.update(measured)
         return next(
             options for options, rate in measured.items() if rate >= WORTH * max(measured.values())
         )
@@ -191,7 +191,7 @@ def tune(machine: Machine) -> tuple[Options, dict[Options, float]]:
         chosen = best(
             dataclasses.replace(chosen, round_lengths=multiple) for multiple in ROUND_LENGTHS
         )
-    return chosen, found
+    return chosen, rates
 
 
 def main() -> int:
@@ -226,13 +226,13 @@ def main() -> int:
     )
     options = parser.parse_args()
     try:
-        chosen, found = tune(
+        chosen, rates = tune(
             Machine(options.bundle, options.precision, options.seconds, options.rounds)
         )
     except HeadlightError as error:
         print(f"tune: {error}", file=sys.stderr)
         return 2
-    for each, rate in found.items():
+    for each, rate in rates.items():
         print(f"{rate:8.0f} texts/s  {each}{'   <- chosen' if each == chosen else ''}")
     variables = chosen.variables() | {"HEADLIGHT_PRECISION": options.precision}
     options.out.parent.mkdir(parents=True, exist_ok=True)

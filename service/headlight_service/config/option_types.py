@@ -110,13 +110,13 @@ def one_of(*choices: str) -> Callable[[str], str]:
 def lengths(text: str) -> tuple[int, ...]:
     """Parse 16,64,256; an empty text gives none."""
     values = [_natural(part.strip()) for part in text.split(",") if part.strip()]
-    found = tuple(value for value in values if value is not None and 1 <= value <= LONGEST)
-    if len(found) < len(values):
+    accepted = tuple(value for value in values if value is not None and 1 <= value <= LONGEST)
+    if len(accepted) < len(values):
         raise ValueError(
             f"must be lengths in tokens from 1 to {LONGEST} with commas between them, "
             "as 16,64,256, or nothing"
         )
-    return found
+    return accepted
 
 
 def model_names(text: str) -> tuple[str, ...]:

@@ -67,9 +67,11 @@ class Config(
         listening = {"--grpc": self.grpc, "--metrics": self.metrics, "--health": self.health}
         if self.api is not API:  # the default port may be taken; see `build_api`
             listening["--api"] = self.api
-        for (one, here), (other, there) in itertools.combinations(listening.items(), 2):
-            if here is not None and there is not None and here.meets(there):
-                raise ConfigError(f"{one} is {here}, {other} {there}; give each a port of its own")
+        for (one, address), (other, other_address) in itertools.combinations(listening.items(), 2):
+            if address is not None and other_address is not None and address.meets(other_address):
+                raise ConfigError(
+                    f"{one} is {address}, {other} {other_address}; give each a port of its own"
+                )
         no_cert = self.tls_cert is None
         clients_are_known = self.auth_tokens is not None or self.tls_client_ca is not None
         problems = (
@@ -121,8 +123,8 @@ class Config(
                 " without either nobody knows one client from another",
             ),
         )
-        for found, problem in problems:
-            if found:
+        for holds, problem in problems:
+            if holds:
                 raise ConfigError(problem)
 
 

@@ -60,8 +60,8 @@ def security_of(config: Config, metrics: Metrics) -> AccessPolicy:
                 ),
                 extra={"event": "tokens_in_plaintext"},
             )
-    asked = tokens is not None or config.quota_tokens_per_second is not None
-    return AccessPolicy(credentials, Authenticator(tokens) if asked else None, tls)
+    needed = tokens is not None or config.quota_tokens_per_second is not None
+    return AccessPolicy(credentials, Authenticator(tokens) if needed else None, tls)
 
 
 def is_loopback(address: Address) -> bool:

@@ -79,13 +79,13 @@ class AuthTokens:
             raise Unauthenticated(Reason.NO_TOKEN)
         if self._clock() - self._looked >= LOOK_SECONDS:
             self._names, self._looked = self._file.latest(), self._clock()
-        digest, found = hashlib.sha256(token.strip().encode()).digest(), None
+        digest, client = hashlib.sha256(token.strip().encode()).digest(), None
         for known, name in self._names.items():  # all of them, against timing attacks
             if hmac.compare_digest(known, digest):
-                found = name
-        if found is None:
+                client = name
+        if client is None:
             raise Unauthenticated(Reason.WRONG_TOKEN)
-        return found
+        return client
 
     def _refused(self, problem: str) -> None:
         self._on_refused()
@@ -109,19 +109,19 @@ def parse(contents: Mapping[str, bytes]) -> dict[bytes, str]:
             f"line {len(lines)}: has no end, so the file may be half written; the last line, too, "
             "must end with a newline"
         )
-    found: dict[bytes, str] = {}
+    clients: dict[bytes, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, digest = _entry(line.split(), f"line {number}")
-        if found.setdefault(digest, name) != name:
+        if clients.setdefault(digest, name) != name:
             raise ValueError(f"line {number}: has the token of another client; give each its own")
-    if not 1 <= len(found) <= MOST_TOKENS:
+    if not 1 <= len(clients) <= MOST_TOKENS:
         raise ValueError(
-            f"the file holds {len(found)} tokens, of 1 to {MOST_TOKENS}; "
+            f"the file holds {len(clients)} tokens, of 1 to {MOST_TOKENS}; "
             "write a line `NAME TOKEN` for each"
         )
-    return found
+    return clients
 
 
 def _entry(words: list[str], where: str) -> tuple[str, bytes]:

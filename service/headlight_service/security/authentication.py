@@ -47,8 +47,8 @@ class Authenticator:
 
 def named_by_certificate(call: Call) -> str:
     """Return a client's name by its certificate: alternative name, common name, or ANONYMOUS."""
-    told: Any = call.context.auth_context()
+    fields: Any = call.context.auth_context()
     for key in ("x509_subject_alternative_name", "x509_common_name"):
-        for value in told.get(key, ()):
+        for value in fields.get(key, ()):
             return str(value.decode("utf-8", "replace"))
     return ANONYMOUS

@@ -117,10 +117,14 @@ class Certificates:
         log.error(f"the certificate before stays in use: {problem}", extra={"event": "tls_refused"})
 
 
-def parse(found: Mapping[str, bytes]) -> Material:
+def parse(contents: Mapping[str, bytes]) -> Material:
     """Return the checked contents of the files, by their options. Raises PemError."""
-    cert, key, roots = found["--tls-cert"], found["--tls-key"], found.get("--tls-client-ca")
-    expires = check_pair(cert, key, "server", found.get("--tls-ca"))
+    cert, key, roots = (
+        contents["--tls-cert"],
+        contents["--tls-key"],
+        contents.get("--tls-client-ca"),
+    )
+    expires = check_pair(cert, key, "server", contents.get("--tls-ca"))
     if roots is not None:
         check_authorities(roots)
     configuration = grpc.ssl_server_certificate_configuration([(key, cert)], roots)

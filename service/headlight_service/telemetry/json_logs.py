@@ -62,14 +62,14 @@ class JsonFormatter(logging.Formatter):
 def fields(record: logging.LogRecord) -> dict[str, Any]:
     """Return the message of a record and its extras; of a library's, its place in the code."""
     trusted = is_trusted(record.name)
-    found: dict[str, Any] = {"message": record.getMessage() if trusted else WITHHELD}
+    result: dict[str, Any] = {"message": record.getMessage() if trusted else WITHHELD}
     if not trusted:
-        found["place"] = f"{record.pathname}:{record.lineno} {record.funcName}"
+        result["place"] = f"{record.pathname}:{record.lineno} {record.funcName}"
     extra = vars(record).keys() - _STANDARD if trusted else {LEFT_OUT}
-    found.update((key, value) for key, value in vars(record).items() if key in extra)
+    result.update((key, value) for key, value in vars(record).items() if key in extra)
     if record.exc_info and record.exc_info[1] is not None:
-        found.update(describe(record.exc_info[1]))
-    return found
+        result.update(describe(record.exc_info[1]))
+    return result
 
 
 def is_trusted(name: str) -> bool:

@@ -69,16 +69,16 @@ def _text_of(level: int, entry: dict[str, Any]) -> str:
     """Return message and fields; those that the message has already are not repeated."""
     message = entry["message"]
     name = "error: " if level >= logging.ERROR else "warning: "
-    said = f"{name if level >= logging.WARNING else ''}{printable(message)}"
+    line = f"{name if level >= logging.WARNING else ''}{printable(message)}"
     if stack := entry.get("stack"):
         entry["place"] = stack[-1]
     words = {word.strip(",;:.()'") for word in message.split()}
-    told = [
+    shown = [
         f"{key}={printable(str(value))}"
         for key, value in entry.items()
         if key not in HIDDEN and value is not None and str(value) not in words
     ]
-    return f"{said:<{MESSAGE_CELLS}}  {' '.join(told)}".rstrip() if told else said
+    return f"{line:<{MESSAGE_CELLS}}  {' '.join(shown)}".rstrip() if shown else line
 
 
 def printable(text: str) -> str:

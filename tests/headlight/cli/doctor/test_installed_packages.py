@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headlight.cli.doctor import installed_packages
+from headlight.cli.doctor import checks
 from headlight.cli.doctor.checks import fits
 from headlight.extras import RANGES
 
@@ -53,8 +53,8 @@ def test_versions_are_compared_as_numbers(version: str, accepted: str, expected:
 
 def test_what_is_missing_or_does_not_fit_has_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"onnxruntime": "1.20.0", "onnxruntime-gpu": "1.31.1", "numpy": "1.26"}
-    monkeypatch.setattr(installed_packages, "version_of", found.get)
-    by_extra = {each.extra: each for each in installed_packages.installed_packages()}
+    monkeypatch.setattr(checks, "version_of", found.get)
+    by_extra = {each.extra: each for each in checks.installed_packages()}
     runtime, client = by_extra["runtime"], by_extra["client"]
     command = "pip install '.[runtime]' in a clone of Headlight"
     assert (runtime.missing, runtime.remedy) == (["tokenizers"], command)
@@ -67,6 +67,6 @@ def test_what_is_missing_or_does_not_fit_has_its_remedy(monkeypatch: pytest.Monk
 
 
 def test_the_packages_of_this_environment_are_found() -> None:
-    [client, *_] = installed_packages.installed_packages()
+    [client, *_] = checks.installed_packages()
     assert client.versions["grpcio"] == importlib.metadata.version("grpcio")
     assert (client.missing, client.problems) == ([], [])

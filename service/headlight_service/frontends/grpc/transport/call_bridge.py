@@ -152,7 +152,7 @@ class Bridge:
 
     def _read(self, call: Call, requests: Iterator[bytes], messages: Messages) -> None:
         """Read the messages of a stream as they are requested, to its end."""
-        while messages.wanted():
+        while messages.requested():
             message = call.receive(requests)
             came = None if isinstance(message, Missing) else message
             self.post(functools.partial(messages.put, came))
@@ -164,10 +164,10 @@ class Bridge:
         self, call: Call, method: Method, requests: Iterator[bytes], end: Callable[[], None]
     ) -> bytes | Missing:
         """Return the message of a call that has one. On the call's thread."""
-        wanted = method.check(call)
+        expected = method.check(call)
         if not call.attach(end):
             return Missing.GONE
-        if not wanted:
+        if not expected:
             return Missing.UNREAD
         method.waiting.add(call)
         try:

@@ -43,8 +43,8 @@ def bytes_moved() -> dict[str, tuple[int, int]]:
     moved = dict[str, tuple[int, int]]()
     for peer, connection in _connections():
         with contextlib.suppress(OSError, struct.error):  # an older kernel reports less
-            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-            moved[peer] = ACKED_AND_RECEIVED.unpack_from(told, ACKED_AT)
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+            moved[peer] = ACKED_AND_RECEIVED.unpack_from(info, ACKED_AT)
     return moved
 
 

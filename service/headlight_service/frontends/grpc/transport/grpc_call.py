@@ -142,9 +142,9 @@ class Call:
         """Record that the handler has ended."""
         with self._lock:
             self._handled = True
-            settled = self._over
+            over = self._over
         self._cancel = None
-        if settled:
+        if over:
             self._settle()
 
     def end(self) -> None:
@@ -153,8 +153,8 @@ class Call:
             if self._over:
                 return
             self._over = True
-            settled, cancel = self._handled, self._cancel
-        if settled:
+            handled, cancel = self._handled, self._cancel
+        if handled:
             self._settle()
         elif cancel is not None:
             cancel()

@@ -28,8 +28,8 @@ class Messages(AsyncIterator[Any]):
     def __init__(self) -> None:
         self.decode: Callable[[bytes], Any] = bytes
         self._came = asyncio.Queue[bytes | None]()  # None: there are no more
-        self._wanted = threading.Semaphore(0)
-        self._asked = False
+        self._requests = threading.Semaphore(0)
+        self._outstanding = False
         self._closed = False
 
     def put(self, message: bytes | None) -> None:
@@ -37,22 +37,22 @@ class Messages(AsyncIterator[Any]):
         self._came.put_nowait(message)
 
     async def __anext__(self) -> Any:
-        if not self._asked:
-            self._asked = True
-            self._wanted.release()
+        if not self._outstanding:
+            self._outstanding = True
+            self._requests.release()
         message = await self._came.get()
         if message is None:
             self._came.put_nowait(None)  # for later calls
             raise StopAsyncIteration
-        self._asked = False
+        self._outstanding = False
         return self.decode(message)
 
     def close(self) -> None:
         """Let the reading thread end."""
         self._closed = True
-        self._wanted.release()
+        self._requests.release()
 
-    def wanted(self) -> bool:
+    def requested(self) -> bool:
         """Wait until one more message is requested; return False if none will be. On the thread."""
-        self._wanted.acquire()
+        self._requests.acquire()
         return not self._closed

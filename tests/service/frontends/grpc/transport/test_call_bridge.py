@@ -120,7 +120,7 @@ async def test_a_stream_is_read_on_demand() -> None:
     messages, read = Messages(), list[bytes]()
 
     def reader() -> None:
-        while messages.wanted():
+        while messages.requested():
             read.append(bytes([len(read)]))
             loop.call_soon_threadsafe(messages.put, read[-1])
 

@@ -129,7 +129,7 @@ class Run:
         self._begun = clock()
         texts.texts(options.texts)  # read now, not in the time of a section
         self.budget = Budget(options.budget_seconds, SHARES, clock, options.rounds)
-        self.value: dict[str, Any] = {
+        self.numbers: dict[str, Any] = {
             "command": " ".join(["python -m bench.gpu", *sys.argv[1:]]),
             "rehearsal": self.rehearsal,
             "options": {
@@ -208,7 +208,7 @@ class Run:
             options.compile_backend,
             min(MOST_COMPARED, options.texts),
         )
-        rows = self.value[speed.SECTION] = []
+        rows = self.numbers[speed.SECTION] = []
         for row in speed.speed(setting, self.budget, mine):
             rows.append(row)
             self.write()
@@ -222,20 +222,20 @@ class Run:
                 self.budget.skip(name, "all of it")
                 return
             try:
-                self.value[name] = section(mine)
+                self.numbers[name] = section(mine)
             except Exception as error:  # the other sections go on
-                self.value["failed"][name] = in_one_line(error)
+                self.numbers["failed"][name] = in_one_line(error)
                 print(f"{name} failed: {in_one_line(error)}", flush=True)
         self.write()
 
     def write(self) -> None:
         """Write the results so far."""
-        self.value["seconds"] = self._clock() - self._begun
-        results.write(self.value, self.options.out)
+        self.numbers["seconds"] = self._clock() - self._begun
+        results.write(self.numbers, self.options.out)
 
     def draw(self) -> None:
         """Draw the picture, and write the report that shows it."""
-        results.draw(self.value, self.options.out)
+        results.draw(self.numbers, self.options.out)
         self.write()
 
 

@@ -38,8 +38,8 @@ def main() -> None:
         return
     root = QUICK if options.quick else DOCS
     out = root / "positions"
-    found = load(out) if options.draw else measure(options)
-    save(found | unmodelled(quick=found["about"]["quick"]), out)
+    numbers = load(out) if options.draw else measure(options)
+    save(numbers | unmodelled(quick=numbers["about"]["quick"]), out)
     results = load(out)  # plots and page use the rounded values of the file
     pictures = encodings.draw(out)
     for part in (measured, attention, pruning):

@@ -60,5 +60,5 @@ def concatenate(encoder: Encoder, word_width: int) -> None:
         table[:, word_width:] = positional_encoding(len(table), width - word_width)
         words[:, word_width:] = 0
     table.requires_grad_(False)  # torch names it differently
-    own = torch.arange(width) < word_width  # bool [D]
-    words.register_hook(lambda gradient: gradient * own)  # type: ignore[no-untyped-call]
+    of_word = torch.arange(width) < word_width  # bool [D]
+    words.register_hook(lambda gradient: gradient * of_word)  # type: ignore[no-untyped-call]

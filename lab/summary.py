@@ -12,7 +12,7 @@ from lab.results import Range
 
 def lines(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
     """Return the figures of each run; accuracies and shares are in per cent."""
-    found = []
+    result = []
     for run in (run for runs in results.values() for run in runs):
         theta = f"theta {run['theta']:g}" if run["scheme"] == "rope" else ""
         name = " ".join(filter(None, (run["task"], run["scheme"], theta, run["variant"])))
@@ -23,8 +23,8 @@ def lines(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
         if "curve" in run:
             steps = steps_text(Range.of([steps_to_goal(run)]))
             figures.append(f"steps until {100 * GOAL:g} %: {steps}")
-        found.append(f"{name:34} {', '.join(figures)}")
-    return found
+        result.append(f"{name:34} {', '.join(figures)}")
+    return result
 
 
 ABOUT = ("task", "scheme", "theta", "variant", "seed")  # of the training, not figures

@@ -147,11 +147,11 @@ def _recall(count: int, length: int, random: torch.Generator, keys: int | None =
     """
     ids = _letters(count, length, random)
     half, pairs = length // 2, (length // 2 - 1) // 2
-    asked = keys_of(length) if keys is None else keys
+    chosen = keys_of(length) if keys is None else keys
 
     def some(choices: int) -> Tensor:
         # [count, asked], all different
-        return torch.rand(count, choices, generator=random).argsort(dim=1)[:, :asked]
+        return torch.rand(count, choices, generator=random).argsort(dim=1)[:, :chosen]
 
     asking = FIRST + len(LETTERS) + some(len(KEYS))
     # All sources of a row are even or all odd: no key follows a key there.
@@ -204,14 +204,14 @@ def baselines(examples: Examples) -> dict[str, float]:
         the answer. "most frequent": naming the most frequent of them, the best possible answer;
         ties are left to luck.
     """
-    ids, wanted = examples.ids, examples.targets["reverse"]
+    ids, targets = examples.ids, examples.targets["reverse"]
     present = functional.one_hot(ids, FIRST + len(LETTERS))  # [B, S, ids]
     others = present.sum(dim=1, keepdim=True) - present  # for each asking token
-    right = others.gather(2, wanted.unsqueeze(-1)) / (ids.shape[1] - 1)
+    right = others.gather(2, targets.unsqueeze(-1)) / (ids.shape[1] - 1)
     return {
         "chance": 1 / len(LETTERS),
         "multiset": float(right.mean()),
-        "most frequent": float((others.argmax(dim=-1) == wanted).float().mean()),
+        "most frequent": float((others.argmax(dim=-1) == targets).float().mean()),
     }
 
 
@@ -220,9 +220,9 @@ def floor(examples: Examples, question: str) -> float:
 
     This is the accuracy without positions.
     """
-    ids, wanted = examples.ids, examples.targets[question]
+    ids, targets = examples.ids, examples.targets[question]
     counts = torch.zeros(len(ids), int(ids.max()) + 1, dtype=torch.int64).scatter_add_(
         1, ids, torch.ones_like(ids)
     )
     frequent = counts.argmax(dim=1, keepdim=True)  # [B, 1]
-    return float((frequent == wanted)[wanted != IGNORED].float().mean())
+    return float((frequent == targets)[targets != IGNORED].float().mean())

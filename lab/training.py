@@ -83,13 +83,13 @@ def rate_share(number: int, steps: int) -> float:
 
 def score(encoder: Encoder, examples: Examples) -> tuple[Tensor, float]:
     """Return the loss in nats, summed over kinds of question, and the share of right answers."""
-    said = fit_scores(encoder, examples.ids)  # [B, S, vocabulary]
+    scores = fit_scores(encoder, examples.ids)  # [B, S, vocabulary]
     losses = [
-        functional.cross_entropy(said.flatten(0, 1), wanted.flatten(), ignore_index=IGNORED)
-        for wanted in examples.targets.values()
+        functional.cross_entropy(scores.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
+        for targets in examples.targets.values()
     ]
-    named = said.detach().argmax(dim=-1)
-    right = [(named == wanted)[wanted != IGNORED] for wanted in examples.targets.values()]
+    named = scores.detach().argmax(dim=-1)
+    right = [(named == targets)[targets != IGNORED] for targets in examples.targets.values()]
     return torch.stack(losses).sum(), float(torch.cat(right).float().mean())
 
 
@@ -104,8 +104,8 @@ def fit_scores(
     complete, and a client can decode token vectors that the service returned.
     """
     tokens = encoder(ids, positions=positions, head_mask=head_mask).tokens
-    said: Tensor = tokens @ encoder.embedding.weight.T / math.sqrt(tokens.shape[-1])
-    return said
+    scores: Tensor = tokens @ encoder.embedding.weight.T / math.sqrt(tokens.shape[-1])
+    return scores
 
 
 def held_out(training: Training, length: int, **more: int | bool) -> Examples:
@@ -143,20 +143,20 @@ def accuracy(
     """
     named = name_all(encoder, examples.ids, blind=blind, head_mask=head_mask)
     return {
-        kind: float((named == wanted)[wanted != IGNORED].float().mean())
-        for kind, wanted in examples.targets.items()
+        kind: float((named == targets)[targets != IGNORED].float().mean())
+        for kind, targets in examples.targets.items()
     }
 
 
 def at_lengths(measure: Callable[[int], object], lengths: Sequence[int]) -> dict[str, object]:
     """Return a measurement by length, or the encoder's error message if it rejects the length."""
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     for length in lengths:
         try:
-            found[str(length)] = measure(length)
+            result[str(length)] = measure(length)
         except ValueError as refusal:
-            found[str(length)] = str(refusal)
-    return found
+            result[str(length)] = str(refusal)
+    return result
 
 
 def places(ids: Tensor, *, blind: bool) -> Tensor | None:
@@ -198,11 +198,11 @@ def trained(
     record = {"training": json.loads(json.dumps(dataclasses.asdict(training)))}
     del record["training"]["comparisons"]  # a name of the page, which changes no weight
     if again and (place / RECORD).is_file():
-        found = json.loads((place / RECORD).read_text(encoding="utf-8"))
-        if found["training"] == record["training"]:
+        stored = json.loads((place / RECORD).read_text(encoding="utf-8"))
+        if stored["training"] == record["training"]:
             for _ in range(training.steps):
                 step()
-            return load_checkpoint(place), found["curve"]
+            return load_checkpoint(place), stored["curve"]
     encoder, curve = train(training, step)
     save(encoder, training, folder, training.name)
     (place / RECORD).write_text(json.dumps(record | {"curve": curve}) + "\n", encoding="utf-8")

@@ -73,9 +73,9 @@ def _alone(options: argparse.Namespace) -> Iterator[bool]:
     with locked(out.parent, wait=True):
         for unfinished in out.parent.glob(f".{out.name}-*"):
             shutil.rmtree(unfinished)
-        if found := (out / MANIFEST).is_file():
+        if exists := (out / MANIFEST).is_file():
             print(f"{out} is there", flush=True)
-        yield not found
+        yield not exists
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -104,8 +104,8 @@ def _report(result: Exported) -> None:
     print(table(result.rows, result.own_error))
     if result.quality:
         print("\n" + quality_table(result.quality))
-    for variant, found in result.searches.items():
-        print("\n" + search_table("/".join(variant), found))
+    for variant, search in result.searches.items():
+        print("\n" + search_table("/".join(variant), search))
     if (cut := result.truncate_dim) is not None:
         print(
             f"\nThe folder's own library truncates vectors to {cut} dimensions by default; "
@@ -114,12 +114,12 @@ def _report(result: Exported) -> None:
     print()
 
 
-def _tell_of_peer(found: Compared) -> None:
-    if found.errors:
-        errors = ", ".join(f"{output} {error:.1e}" for output, error in found.errors.items())
-        print(f"\nour PyTorch against transformers {found.version}: {errors}")
-    if found.why_not:
-        print(f"\nnot compared with transformers: {found.why_not}")
+def _tell_of_peer(compared: Compared) -> None:
+    if compared.errors:
+        errors = ", ".join(f"{output} {error:.1e}" for output, error in compared.errors.items())
+        print(f"\nour PyTorch against transformers {compared.version}: {errors}")
+    if compared.why_not:
+        print(f"\nnot compared with transformers: {compared.why_not}")
 
 
 def command_parser() -> argparse.ArgumentParser:
@@ -301,5 +301,5 @@ def _origin(options: argparse.Namespace, progress: Lines) -> Origin:
         )
     except ValueError as error:
         raise Refused(str(error).replace(str(folder), model)) from error
-    told = {"model": model, "revision": revision, "commit": commit} if on_hub else {}
-    return dataclasses.replace(origin, hub=told)
+    hub = {"model": model, "revision": revision, "commit": commit} if on_hub else {}
+    return dataclasses.replace(origin, hub=hub)

@@ -28,9 +28,9 @@ def unlike_linear(table: Tensor) -> Tensor:
     """
     worst = []
     for k in LINEAR_SHIFTS:
-        here, there = table[:-k], table[k:]
-        tried = (turned(here, table[k]), here @ torch.linalg.lstsq(here, there).solution)
-        worst.append(min(float((each - there).abs().max()) for each in tried))
+        before, after = table[:-k], table[k:]
+        tried = (turned(before, table[k]), before @ torch.linalg.lstsq(before, after).solution)
+        worst.append(min(float((each - after).abs().max()) for each in tried))
     return torch.tensor(worst)
 
 

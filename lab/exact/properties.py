@@ -109,9 +109,9 @@ def moved(encoder: Encoder, ids: Tensor, order: Tensor) -> Tensor:
 def shifted(encoder: Encoder, ids: Tensor) -> Tensor:
     """Return the distance between a text at position 0 and the same at SHIFT, as in `moved`."""
     places = torch.arange(LENGTH)[None]
-    here, there = encode(encoder, ids, places), encode(encoder, ids, places + SHIFT)
+    original, moved = encode(encoder, ids, places), encode(encoder, ids, places + SHIFT)
     return furthest(
-        [(here.tokens, there.tokens), *zip(here.attention, there.attention, strict=True)]
+        [(original.tokens, moved.tokens), *zip(original.attention, moved.attention, strict=True)]
     )
 
 

@@ -70,17 +70,17 @@ def perplexity(encoder: Encoder, training: Training, length: int, *, blind: bool
     """
     examples = held_out(training, length, unseen=True)
     losses, half = [], length // 2
-    for ids, wanted in zip(
+    for ids, target in zip(
         *(
             torch.split(each, max(1, AT_ONCE // length))
             for each in (examples.ids, examples.targets["next"])
         ),
         strict=True,
     ):
-        said = fit_scores(encoder, ids, places(ids, blind=blind))[:, half:]  # [B, S - half, ids]
+        scores = fit_scores(encoder, ids, places(ids, blind=blind))[:, half:]  # [B, S - half, ids]
         losses.append(
             functional.cross_entropy(
-                said.flatten(0, 1), wanted[:, half:].flatten(), reduction="none"
+                scores.flatten(0, 1), target[:, half:].flatten(), reduction="none"
             )
         )
     return float(torch.cat(losses).mean().exp())

@@ -107,5 +107,5 @@ def questions(encoder: Encoder, training: Training, length: int) -> dict[str, fl
 def mirrored(encoder: Encoder, examples: Examples) -> float:
     """Return the share of questions for the left neighbour answered with the right neighbour."""
     right = functional.pad(examples.ids[:, 1:], (0, 1), value=IGNORED)
-    asked = (examples.targets["left"] != IGNORED) & (right != IGNORED)
-    return float((name_all(encoder, examples.ids) == right)[asked].float().mean())
+    counted = (examples.targets["left"] != IGNORED) & (right != IGNORED)
+    return float((name_all(encoder, examples.ids) == right)[counted].float().mean())

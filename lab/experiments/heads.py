@@ -90,9 +90,9 @@ def without_in_turn(encoder: Encoder, examples: Examples, kind: str, order: Tens
     """
     config = encoder.config
     mask = torch.ones(config.layers * config.heads)
-    found = [accuracy(encoder, examples)[kind]]
+    accuracies = [accuracy(encoder, examples)[kind]]
     for head in order.tolist():
         mask[head] = 0
         shaped = mask.view(1, config.layers, config.heads)
-        found.append(accuracy(encoder, examples, head_mask=shaped)[kind])
-    return found
+        accuracies.append(accuracy(encoder, examples, head_mask=shaped)[kind])
+    return accuracies

@@ -89,12 +89,12 @@ def stretched(encoder: Encoder, kind: str) -> Encoder:
 
 def by_length(encoder: Encoder, training: Training) -> dict[str, dict[str, float]]:
     """Return the accuracies at each length."""
-    found = {}
+    result = {}
     for length in LENGTHS:
-        found[str(length)] = questions(encoder, training, length)
+        result[str(length)] = questions(encoder, training, length)
         if length > TRAINED[1]:
-            found[str(length)]["far"] = far(encoder, few_keys(training, length))
-    return found
+            result[str(length)]["far"] = far(encoder, few_keys(training, length))
+    return result
 
 
 def far(encoder: Encoder, examples: Examples) -> float:

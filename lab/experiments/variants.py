@@ -140,7 +140,7 @@ def lengths(training: Training) -> tuple[int, ...]:
 def asked(training: Training, length: int) -> dict[str, int]:
     """Return how many questions of each kind are asked at a length, of every seed alike."""
     targets = held_out(training, length).targets
-    return {name: int((wanted != IGNORED).sum()) for name, wanted in targets.items()}
+    return {name: int((target != IGNORED).sum()) for name, target in targets.items()}
 
 
 def full_circles(length: int, base: float) -> int:

@@ -34,16 +34,16 @@ def runs(results: Results, variant: str, *, task: str = "", scheme: str = "") ->
     ]
 
 
-def _percent(found: list[Run], length: int, question: str) -> str:
-    measured = unless_refused(found, "accuracy", length, question)
+def _percent(selected: list[Run], length: int, question: str) -> str:
+    measured = unless_refused(selected, "accuracy", length, question)
     return "refused" if measured is None else measured.percent()
 
 
-def _reversed(found: list[Run]) -> list[str]:
+def _reversed(selected: list[Run]) -> list[str]:
     """Return the accuracy of reversal, and the steps until it has 99 %."""
     return [
-        _percent(found, variants.REVERSED, "reverse"),
-        steps_text(Range.over(found, steps_to_goal)),
+        _percent(selected, variants.REVERSED, "reverse"),
+        steps_text(Range.over(selected, steps_to_goal)),
     ]
 
 
@@ -56,8 +56,8 @@ def concatenation(results: Results) -> str:
     }
     lines = []
     for variant, name in named.items():
-        found = runs(results, variant, task="reverse")
-        lines.append([name, *_reversed(found)])
+        selected = runs(results, variant, task="reverse")
+        lines.append([name, *_reversed(selected)])
     return table(["positions are", "reversed, %", "steps until 99 %"], lines)
 
 
@@ -93,8 +93,10 @@ def base(results: Results) -> str:
     lines = []
     for value in sorted((*variants.BASES, 10_000)):
         variant = f"base {value:g}" if value in variants.BASES else "plain"
-        found = runs(results, variant, task="recall")
-        cells = [_percent(found, length, name) for name in ("left", "recall") for length in lengths]
+        selected = runs(results, variant, task="recall")
+        cells = [
+            _percent(selected, length, name) for name in ("left", "recall") for length in lengths
+        ]
         pairs = f"{variants.full_circles(lengths[0], value)} of {variants.DIM // 2}"
         lines.append([f"{value:,.0f}", pairs, *cells])
     titles = [f"{name} at {length}" for name in ("left", "recall") for length in lengths]
@@ -108,8 +110,10 @@ def heads(results: Results) -> str:
     questions = [(name, length) for name in ("left", "recall") for length in (32, 64)]
     lines = []
     for count, row in cost.items():
-        found = runs(results, trained[count], task="recall") if count in trained else []
-        cells = [_percent(found, length, name) if found else "–" for name, length in questions]
+        selected = runs(results, trained[count], task="recall") if count in trained else []
+        cells = [
+            _percent(selected, length, name) if selected else "–" for name, length in questions
+        ]
         lines.append([str(count), f"{row['parameters']:,}", f"{row['ms']:.1f}", *cells])
     return table(
         [
@@ -136,21 +140,21 @@ def reversing(results: Results) -> dict[str, list[Run]]:
 def pruning(results: Results) -> str:
     """Return the table of how many heads can go."""
     lines = []
-    for name, found in reversing(results).items():
-        counts = [removable(found, order) for order in ORDERS]
-        heads = len(found[0]["pruned"]["random"][0]) - 1
+    for name, of_task in reversing(results).items():
+        counts = [removable(of_task, order) for order in ORDERS]
+        heads = len(of_task[0]["pruned"]["random"][0]) - 1
         lines.append(
             [name, str(heads), *("not learnt" if c is None else c.number(1) for c in counts)]
         )
     return table(["model", "heads", *ORDERS.values()], lines)
 
 
-def removable(found: list[Run], order: str) -> Range | None:
+def removable(selected: list[Run], order: str) -> Range | None:
     """Return how many heads go before less than ENOUGH of the accuracy is left, by seed.
 
     For random orders the mean over them. None if a seed has not learnt the task.
     """
-    if any(run["pruned"][order][0][0] < LEARNT for run in found):
+    if any(run["pruned"][order][0][0] < LEARNT for run in selected):
         return None
 
     def count(accuracies: list[float]) -> int:
@@ -161,15 +165,15 @@ def removable(found: list[Run], order: str) -> Range | None:
         orders = run["pruned"][order]
         return sum(map(count, orders)) / len(orders)
 
-    return Range.over(found, of_run)
+    return Range.over(selected, of_run)
 
 
 def depth(results: Results) -> str:
     """Return the table of six layers against two."""
     lines = []
     for layers in (2, variants.DEEP):
-        found = runs(results, f"layers {layers}")
-        lines.append([str(layers), f"{found[0]['parameters']:,}", *_reversed(found)])
+        selected = runs(results, f"layers {layers}")
+        lines.append([str(layers), f"{selected[0]['parameters']:,}", *_reversed(selected)])
     return table(["layers", "parameters", "reversed, %", "steps until 99 %"], lines)
 
 
@@ -183,9 +187,9 @@ def varied(results: Results) -> str:
     )
     lines = []
     for scheme, task in rows:
-        found = runs(results, "varied", task=task, scheme=scheme)
+        selected = runs(results, "varied", task=task, scheme=scheme)
         name = f"{scheme}, ends marked" if task == "reverse marked" else scheme
-        cells = [_percent(found, length, "reverse") for length in variants.ASKED_VARIED]
+        cells = [_percent(selected, length, "reverse") for length in variants.ASKED_VARIED]
         lines.append([name, *cells])
     return table(
         ["right tokens, %", *(f"{length} tokens" for length in variants.ASKED_VARIED)], lines
@@ -196,9 +200,9 @@ def language(results: Results) -> str:
     """Return the table of perplexities of the causal model."""
     lines = []
     for scheme in causal.SCHEMES:
-        found = select(results, "causal", "next", scheme)
-        cells = [unless_refused(found, "perplexity", length) for length in causal.LENGTHS]
-        blind = Range.over(found, lambda run: run["blind"])
+        selected = select(results, "causal", "next", scheme)
+        cells = [unless_refused(selected, "perplexity", length) for length in causal.LENGTHS]
+        blind = Range.over(selected, lambda run: run["blind"])
         lines.append(
             [
                 scheme,

@@ -72,16 +72,16 @@ def unless_refused(
 
     `question`: None if the measurement is one number.
     """
-    found: list[Any] = [run[measure][str(length)] for run in runs]
-    if any(isinstance(each, str) for each in found):
+    values: list[Any] = [run[measure][str(length)] for run in runs]
+    if any(isinstance(each, str) for each in values):
         return None
-    return Range.of([each if question is None else each[question] for each in found])
+    return Range.of([each if question is None else each[question] for each in values])
 
 
 def over_lengths(results: Results, scheme: str, question: str) -> list[Range]:
     """Return the same at each length that the encoder accepts."""
-    found = [at_length(results, scheme, question, length) for length in LENGTHS]
-    return [each for each in found if each is not None]
+    values = [at_length(results, scheme, question, length) for length in LENGTHS]
+    return [each for each in values if each is not None]
 
 
 def lost(run: Run, question: str) -> float:
@@ -142,18 +142,18 @@ def noise(results: Results, experiment: str, question: str, length: int, share: 
 
 def above_floor(results: Results, scheme: str, question: str, length: int) -> bool:
     """Return whether every seed is above the floor by more than noise."""
-    found, line = at_length(results, scheme, question, length), floor(results, question, length)
-    return found is not None and found.least > line + noise(
+    value, line = at_length(results, scheme, question, length), floor(results, question, length)
+    return value is not None and value.least > line + noise(
         results, "extrapolation", question, length, line
     )
 
 
 def refusal(results: Results, scheme: str, length: int) -> str:
     """Return the encoder's error message. Raise KeyError if it accepted the length."""
-    said = select(results, "extrapolation", "recall", scheme)[0]["accuracy"][str(length)]
-    if not isinstance(said, str):
+    accuracy = select(results, "extrapolation", "recall", scheme)[0]["accuracy"][str(length)]
+    if not isinstance(accuracy, str):
         raise KeyError(f"{scheme} accepts {length} tokens")
-    return said
+    return accuracy
 
 
 def mirrored_answers(results: Results, scheme: str) -> Range:

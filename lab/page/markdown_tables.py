@@ -14,8 +14,8 @@ def table(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def steps_text(found: Range) -> str:
+def steps_text(steps: Range) -> str:
     """Format steps, as "600 (550–650)"."""
-    if math.isinf(found.most):
-        return "never" if math.isinf(found.least) else f"{found.least:.0f} to never"
-    return found.number(0)
+    if math.isinf(steps.most):
+        return "never" if math.isinf(steps.least) else f"{steps.least:.0f} to never"
+    return steps.number(0)

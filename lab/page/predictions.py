@@ -41,60 +41,62 @@ RECALLING = ("sinusoidal", "rope", "alibi signed")
 
 
 def _learnt(results: Results) -> Verdict:
-    found = {scheme: _reversed(results, scheme) for scheme in ("learned", "sinusoidal")}
-    return every(at_least(each, of.GOAL) for each in found.values()), listed(found)
+    by_scheme = {scheme: _reversed(results, scheme) for scheme in ("learned", "sinusoidal")}
+    return every(at_least(each, of.GOAL) for each in by_scheme.values()), listed(by_scheme)
 
 
 def _nowhere(results: Results) -> Verdict:
-    found, lines = _reversed(results, "none"), results["baselines"]
+    accuracy, lines = _reversed(results, "none"), results["baselines"]
     finding = every(
-        (at_least(found, lines["multiset"]), at_most(found, lines["most frequent"] + NOISE))
+        (at_least(accuracy, lines["multiset"]), at_most(accuracy, lines["most frequent"] + NOISE))
     )
     return (
         finding,
         (
-            f"{found.percent()}; baselines: {percent(lines['multiset'])} and "
+            f"{accuracy.percent()}; baselines: {percent(lines['multiset'])} and "
             f"{percent(lines['most frequent'])}"
         ),
     )
 
 
 def _copying(results: Results) -> Verdict:
-    found = {scheme: of.copied(results, scheme) for scheme in SCHEMES}
-    return every(at_least(each, of.GOAL) for each in found.values()), listed(found)
+    by_scheme = {scheme: of.copied(results, scheme) for scheme in SCHEMES}
+    return every(at_least(each, of.GOAL) for each in by_scheme.values()), listed(by_scheme)
 
 
 def _blind(results: Results) -> Verdict:
     line = results["baselines"]["multiset"]
-    found = {
+    by_scheme = {
         scheme: _reversed(results, scheme, measure="blind") for scheme in ("learned", "sinusoidal")
     }
-    near = [(at_least(each, line - NEAR), at_most(each, line + NEAR)) for each in found.values()]
+    near = [
+        (at_least(each, line - NEAR), at_most(each, line + NEAR)) for each in by_scheme.values()
+    ]
     return every(
         finding for pair in near for finding in pair
-    ), f"{listed(found)}; baseline: {percent(line)}"
+    ), f"{listed(by_scheme)}; baseline: {percent(line)}"
 
 
 def _marks(results: Results) -> Verdict:
-    found = {
+    by_scheme = {
         "rope": _reversed(results, "rope"),
         "with the ends marked": _reversed(results, "rope", marked=True),
     }
-    return less(found["rope"], found["with the ends marked"]), listed(found)
+    return less(by_scheme["rope"], by_scheme["with the ends marked"]), listed(by_scheme)
 
 
 def _alibi_lower(results: Results) -> Verdict:
-    found = {
+    by_scheme = {
         scheme: _reversed(results, scheme) for scheme in ("alibi", "rope", "sinusoidal", "learned")
     }
     return every(
-        less(found["alibi"], each) for name, each in found.items() if name != "alibi"
-    ), listed(found)
+        less(by_scheme["alibi"], each) for name, each in by_scheme.items() if name != "alibi"
+    ), listed(by_scheme)
 
 
 def _mirror(results: Results) -> Verdict:
-    found = of.mirrored_head(results, "learned")
-    return at_least(found, 0.8), found.percent()
+    head = of.mirrored_head(results, "learned")
+    return at_least(head, 0.8), head.percent()
 
 
 def _flat(results: Results) -> Verdict:
@@ -122,9 +124,9 @@ def _symmetric(results: Results) -> Verdict:
 
 
 def _refuses(results: Results) -> Verdict:
-    found = [of.at_length(results, "learned", "left", length) for length in LENGTHS]
-    return found[0] is not None and not any(
-        found[1:]
+    values = [of.at_length(results, "learned", "left", length) for length in LENGTHS]
+    return values[0] is not None and not any(
+        values[1:]
     ), f'"{of.refusal(results, "learned", LENGTHS[-1])}"'
 
 
@@ -180,9 +182,9 @@ def _if_learnt(
     results: Results, schemes: Sequence[str], question: str, finding: Finding
 ) -> Verdict:
     """Return `finding`, or NOT_LEARNT if a scheme fails the question at the training length."""
-    found = {scheme: of.over_lengths(results, scheme, question) for scheme in schemes}
-    learnt = all(each[0].least >= LEARNT for each in found.values())
-    return finding if learnt else Unseen.NOT_LEARNT, series(found)
+    by_scheme = {scheme: of.over_lengths(results, scheme, question) for scheme in schemes}
+    learnt = all(each[0].least >= LEARNT for each in by_scheme.values())
+    return finding if learnt else Unseen.NOT_LEARNT, series(by_scheme)
 
 
 def _lost(results: Results, scheme: str, question: str) -> Range:
@@ -196,9 +198,9 @@ def _runs(results: Results, scheme: str) -> list[Run]:
 def _reversed(
     results: Results, scheme: str, *, measure: str = "accuracy", marked: bool = False
 ) -> Range:
-    found = of.reversed_rightly(results, scheme, measure=measure, marked=marked)
-    assert found is not None  # called for trained schemes only
-    return found
+    accuracy = of.reversed_rightly(results, scheme, measure=measure, marked=marked)
+    assert accuracy is not None  # called for trained schemes only
+    return accuracy
 
 
 PREDICTIONS = (

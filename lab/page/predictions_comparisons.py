@@ -27,38 +27,38 @@ CLOSE = 1.1  # perplexities whose ratio is below this count as equal
 
 def concatenated(results: Results) -> Verdict:
     """Return whether reversal is learnt with added and with concatenated positions."""
-    found = {name: _reversed(results, name) for name in ("plain", "concat 48", "concat 32")}
-    return every(at_least(each, of.GOAL) for each in found.values()), listed(found)
+    by_name = {name: _reversed(results, name) for name in ("plain", "concat 48", "concat 32")}
+    return every(at_least(each, of.GOAL) for each in by_name.values()), listed(by_name)
 
 
 def scaled(results: Results) -> Verdict:
     """Return whether the factor sqrt(d) on standard normal embeddings hides the positions."""
-    found = {name: _reversed(results, name) for name in ("plain", "scaled")}
-    learnt = found["plain"].least >= LEARNT
-    finding = less(found["scaled"], found["plain"]) if learnt else Unseen.NOT_LEARNT
-    return finding, listed(found)
+    by_name = {name: _reversed(results, name) for name in ("plain", "scaled")}
+    learnt = by_name["plain"].least >= LEARNT
+    finding = less(by_name["scaled"], by_name["plain"]) if learnt else Unseen.NOT_LEARNT
+    return finding, listed(by_name)
 
 
 def small_base(results: Results) -> Verdict:
     """Return whether a base of 100 answers "left" at the training length best."""
     names = ("base 100", "plain", "base 1e+06")
-    found = {name: _neighbour(runs(results, name, task="recall")) for name in names}
-    return every(better(found["base 100"], found[name]) for name in names[1:]), listed(found)
+    by_name = {name: _neighbour(runs(results, name, task="recall")) for name in names}
+    return every(better(by_name["base 100"], by_name[name]) for name in names[1:]), listed(by_name)
 
 
 def one_head(results: Results) -> Verdict:
     """Return whether one head answers "left" as well as four, by seed."""
     one, four = (runs(results, variant, task="recall") for variant in ("heads 1", "plain"))
-    found = {"one head": _neighbour(one), "four": _neighbour(four)}
-    asked = str(variants.ASKED["recall"][0])
+    by_name = {"one head": _neighbour(one), "four": _neighbour(four)}
+    length = str(variants.ASKED["recall"][0])
     behind = Range.of(
         [
-            b["accuracy"][asked]["left"] - a["accuracy"][asked]["left"]
+            b["accuracy"][length]["left"] - a["accuracy"][length]["left"]
             for a, b in zip(one, four, strict=True)
         ]
     )
-    learnt = found["four"].least >= LEARNT
-    return at_most(behind, NEAR) if learnt else Unseen.NOT_LEARNT, listed(found)
+    learnt = by_name["four"].least >= LEARNT
+    return at_most(behind, NEAR) if learnt else Unseen.NOT_LEARNT, listed(by_name)
 
 
 def better(one: Range, other: Range) -> Finding:
@@ -70,8 +70,8 @@ def importance(results: Results) -> Verdict:
     """Return whether more heads can go in order of importance than in random order."""
     findings: list[Finding] = []
     figures = []
-    for name, found in reversing(results).items():
-        ranked, random = removable(found, "least first"), removable(found, "random")
+    for name, of_task in reversing(results).items():
+        ranked, random = removable(of_task, "least first"), removable(of_task, "random")
         if ranked is None or random is None:
             findings.append(Unseen.NOT_LEARNT)
             figures.append(f"{name} not learnt")
@@ -89,25 +89,27 @@ def deeper(results: Results) -> Verdict:
 
 def marked_ends(results: Results) -> Verdict:
     """Return whether RoPE reverses sequences of varied length better with marked ends."""
-    found = {
+    by_name = {
         name: _at(runs(results, "varied", task=task, scheme="rope"), variants.VARIED[1], "reverse")
         for name, task in (("without marks", "reverse"), ("with marks", "reverse marked"))
     }
-    return better(found["with marks"], found["without marks"]), listed(found)
+    return better(by_name["with marks"], by_name["without marks"]), listed(by_name)
 
 
 def order_without_positions(results: Results) -> Verdict:
     """Return whether a causal model without positions is within CLOSE of one with RoPE."""
-    found = {scheme: _perplexity(results, scheme, causal.TRAINED) for scheme in ("none", "rope")}
+    by_scheme = {
+        scheme: _perplexity(results, scheme, causal.TRAINED) for scheme in ("none", "rope")
+    }
     ratio = Range.of(
         [
             one["perplexity"][str(causal.TRAINED)] / other["perplexity"][str(causal.TRAINED)]
             for one, other in zip(
-                *(select(results, "causal", "next", scheme) for scheme in found), strict=True
+                *(select(results, "causal", "next", scheme) for scheme in by_scheme), strict=True
             )
         ]
     )
-    figures = ", ".join(f"{scheme} {each.number(2)}" for scheme, each in found.items())
+    figures = ", ".join(f"{scheme} {each.number(2)}" for scheme, each in by_scheme.items())
     return at_most(ratio, CLOSE), f"perplexity: {figures}"
 
 
@@ -128,9 +130,9 @@ def _growth(run: Run) -> float:
 
 
 def _perplexity(results: Results, scheme: str, length: int) -> Range:
-    found = of.unless_refused(select(results, "causal", "next", scheme), "perplexity", length)
-    assert found is not None  # asked at the training length only
-    return found
+    values = of.unless_refused(select(results, "causal", "next", scheme), "perplexity", length)
+    assert values is not None  # asked at the training length only
+    return values
 
 
 def _reversed(results: Results, variant: str) -> Range:
@@ -141,12 +143,12 @@ def _reversed(results: Results, variant: str) -> Range:
     )
 
 
-def _neighbour(found: list[Run]) -> Range:
-    return _at(found, variants.ASKED["recall"][0], "left")
+def _neighbour(selected: list[Run]) -> Range:
+    return _at(selected, variants.ASKED["recall"][0], "left")
 
 
-def _at(found: list[Run], length: int, question: str) -> Range:
-    measured = of.unless_refused(found, "accuracy", length, question)
+def _at(selected: list[Run], length: int, question: str) -> Range:
+    measured = of.unless_refused(selected, "accuracy", length, question)
     assert measured is not None  # asked at lengths of the training only
     return measured
 

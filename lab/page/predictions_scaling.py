@@ -79,7 +79,7 @@ def linear_recovers(results: Results) -> Verdict:
 
     A share, because a scheme that lost more can gain more points.
     """
-    findings, told = {}, {}
+    findings, texts = {}, {}
     for theta in THETAS:
         before, after = (
             {kind: of.stretched(results, theta, kind, stage, LONG, "left") for kind in KINDS}
@@ -99,8 +99,8 @@ def linear_recovers(results: Results) -> Verdict:
             )
             for kind in KINDS
         )
-        told[theta] = "; ".join(moves)
-    verdict, moved = _over_thetas(results, findings, told, "left")
+        texts[theta] = "; ".join(moves)
+    verdict, moved = _over_thetas(results, findings, texts, "left")
     return verdict, (
         "share of the missing accuracy that is regained, and the accuracy before and after: "
         f"{moved}"
@@ -111,18 +111,18 @@ def _each_theta(
     results: Results, finding: Callable[[float], Finding], length: int, question: str
 ) -> Verdict:
     """Return whether a finding holds for every theta, and the accuracies before more training."""
-    told = {}
+    texts = {}
     for theta in THETAS:
-        found = {
+        by_theta = {
             CALLED[kind]: of.stretched(results, theta, kind, "zero_shot", length, question)
             for kind in KINDS
         }
-        told[theta] = listed(found)
-    return _over_thetas(results, {theta: finding(theta) for theta in THETAS}, told, question)
+        texts[theta] = listed(by_theta)
+    return _over_thetas(results, {theta: finding(theta) for theta in THETAS}, texts, question)
 
 
 def _over_thetas(
-    results: Results, findings: dict[float, Finding], told: dict[float, str], question: str
+    results: Results, findings: dict[float, Finding], texts: dict[float, str], question: str
 ) -> Verdict:
     """Combine the findings of all thetas.
 
@@ -137,7 +137,7 @@ def _over_thetas(
     }
     differ = len(set(seen.values())) > 1
     parts = (
-        f"theta {theta:g}{f' ({said(seen[theta])})' if differ else ''}: {told[theta]}"
+        f"theta {theta:g}{f' ({said(seen[theta])})' if differ else ''}: {texts[theta]}"
         for theta in seen
     )
     return every(seen.values()), "; ".join(parts)

@@ -35,10 +35,10 @@ def properties(results: Results) -> str:
     """Return the table of properties by scheme: distance from holding, bold if it holds."""
     rows = results["properties"]
     schemes = list(dict.fromkeys(row["scheme"] for row in rows))
-    found = {(row["property"], row["scheme"]): row for row in rows}
+    by_name = {(row["property"], row["scheme"]): row for row in rows}
     lines = []
     for name, each in PROPERTIES.items():
-        cells = [found.get((name, scheme)) for scheme in schemes]
+        cells = [by_name.get((name, scheme)) for scheme in schemes]
         lines.append(
             [
                 each.text,
@@ -131,18 +131,18 @@ def longest(results: Results, question: str) -> str:
     """Return the means at the training length and at the greatest, of two schemes."""
     moves = []
     for scheme in ("sinusoidal", "rope"):
-        found = of.over_lengths(results, scheme, question)
-        moves.append(f"{NAMES[scheme]} {percent(found[0].mean)} → {percent(found[-1].mean)} %")
+        values = of.over_lengths(results, scheme, question)
+        moves.append(f"{NAMES[scheme]} {percent(values[0].mean)} → {percent(values[-1].mean)} %")
     return ", ".join(moves)
 
 
 def few_keys(results: Results) -> str:
     """Return the accuracy on the left neighbour at the greatest length, with few keys."""
-    found = {
+    by_scheme = {
         scheme: of.at_length(results, scheme, "left, few keys", LENGTHS[-1]) for scheme in SCHEMES
     }
     return ", ".join(
-        f"{scheme} {each.percent()}" for scheme, each in found.items() if each is not None
+        f"{scheme} {each.percent()}" for scheme, each in by_scheme.items() if each is not None
     )
 
 
@@ -151,9 +151,10 @@ def furthest(results: Results, question: str) -> str:
 
     If it is not above the floor by more than noise, the clause says so instead.
     """
-    found = {scheme: of.at_length(results, scheme, question, LENGTHS[-1]) for scheme in SCHEMES}
+    by_scheme = {scheme: of.at_length(results, scheme, question, LENGTHS[-1]) for scheme in SCHEMES}
     best = max(
-        (scheme for scheme in SCHEMES if found[scheme]), key=lambda scheme: _mean(found[scheme])
+        (scheme for scheme in SCHEMES if by_scheme[scheme]),
+        key=lambda scheme: _mean(by_scheme[scheme]),
     )
     if not of.above_floor(results, best, question, LENGTHS[-1]):
         return (
@@ -166,19 +167,19 @@ def furthest(results: Results, question: str) -> str:
     )
 
 
-def _mean(found: Range | None) -> float:
-    return -math.inf if found is None else found.mean
+def _mean(value: Range | None) -> float:
+    return -math.inf if value is None else value.mean
 
 
 def scaling(results: Results, theta: float) -> str:
     """Return the table of scaled rotary positions."""
-    asked = [(SHORT, "left"), (SHORT, "recall"), (LONG, "left"), (LONG, "recall"), (LONG, "far")]
+    columns = [(SHORT, "left"), (SHORT, "recall"), (LONG, "left"), (LONG, "recall"), (LONG, "far")]
     lines = []
     for kind in KINDS:
         for stage, title in (("zero_shot", ""), ("tuned", ", 100 steps later")):
             cells = [
                 of.stretched(results, theta, kind, stage, length, question).percent()
-                for length, question in asked
+                for length, question in columns
             ]
             lines.append([CALLED[kind] + title, *cells])
     return table(
@@ -186,24 +187,24 @@ def scaling(results: Results, theta: float) -> str:
             f"theta = {theta:g}; right answers, %",
             *(
                 f"{question} at {length}{' tokens' if question == 'left' else ''}"
-                for length, question in asked
+                for length, question in columns
             ),
         ],
         lines,
     )
 
 
-def range_text(found: Range | None) -> str:
+def range_text(value: Range | None) -> str:
     """Format a range of shares; a dash if nothing was trained."""
-    return "–" if found is None else found.percent()
+    return "–" if value is None else value.percent()
 
 
 def _length(results: Results, scheme: str, question: str, length: int) -> str:
-    found = of.at_length(results, scheme, question, length)
-    if found is None:
+    value = of.at_length(results, scheme, question, length)
+    if value is None:
         return "refused"
-    error = of.sampling_error(found.mean, of.asked(results, "extrapolation", question, length))
-    return f"{found.percent()} ± {percent(error)}" if error >= WORTH_SAYING else found.percent()
+    error = of.sampling_error(value.mean, of.asked(results, "extrapolation", question, length))
+    return f"{value.percent()} ± {percent(error)}" if error >= WORTH_SAYING else value.percent()
 
 
 def worst_error(results: Results, question: str) -> str:

@@ -44,14 +44,14 @@ def less(one: Range | float, other: Range | float) -> Finding:
     return False if a.least >= b.most else Unseen.DISAGREE
 
 
-def at_least(found: Range, bound: float) -> Finding:
+def at_least(value: Range, bound: float) -> Finding:
     """Return whether every seed reaches a bound; False if none does."""
-    return _not(less(found, bound))
+    return _not(less(value, bound))
 
 
-def at_most(found: Range, bound: float) -> Finding:
+def at_most(value: Range, bound: float) -> Finding:
     """Return whether no seed exceeds a bound; False if all do."""
-    return _not(less(bound, found))
+    return _not(less(bound, value))
 
 
 def _not(finding: Finding) -> Finding:
@@ -60,8 +60,8 @@ def _not(finding: Finding) -> Finding:
 
 def every(findings: Iterable[Finding]) -> Finding:
     """Return False if a finding fails, else the first missing verdict, else True."""
-    found = set(findings)
-    return next((each for each in (False, *Unseen) if each in found), True)
+    distinct = set(findings)
+    return next((each for each in (False, *Unseen) if each in distinct), True)
 
 
 def said(finding: Finding) -> str:
@@ -76,16 +76,16 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
-def listed(found: Mapping[str, Range]) -> str:
+def listed(ranges: Mapping[str, Range]) -> str:
     """Format figures by name, with their ranges."""
-    return ", ".join(f"{name} {each.percent()}" for name, each in found.items())
+    return ", ".join(f"{name} {each.percent()}" for name, each in ranges.items())
 
 
-def series(found: Mapping[str, Sequence[Range]]) -> str:
+def series(by_name: Mapping[str, Sequence[Range]]) -> str:
     """Format means by length, for each name."""
     return "; ".join(
         f"{name} {' → '.join(percent(each.mean) for each in ranges)}"
-        for name, ranges in found.items()
+        for name, ranges in by_name.items()
     )
 
 

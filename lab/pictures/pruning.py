@@ -18,8 +18,8 @@ DRAWN = {**ORDERS, "most first": "most important first"}
 def draw(results: Results, folder: Path) -> list[Path]:
     """Draw it into a folder. Return its path, in a list."""
     made, [row] = figure(1, 4, height=3.2, share_y=True)
-    for axes, (name, found) in zip(row, reversing(results).items(), strict=True):
-        plot(axes, found)
+    for axes, (name, selected) in zip(row, reversing(results).items(), strict=True):
+        plot(axes, selected)
         axes.set_title(name)
         axes.set_xlabel("heads removed")
     row[0].set_ylabel("tokens reversed rightly, %")
@@ -28,9 +28,9 @@ def draw(results: Results, folder: Path) -> list[Path]:
     return [save(made, folder / "pruning.png")]
 
 
-def plot(axes: Axes, found: list[Run]) -> None:
+def plot(axes: Axes, selected: list[Run]) -> None:
     """Plot the mean over seeds and orders, and the range over seeds."""
     for (order, label), style in zip(DRAWN.items(), SERIES, strict=False):
-        values = np.array([np.mean(run["pruned"][order], axis=0) for run in found])
+        values = np.array([np.mean(run["pruned"][order], axis=0) for run in selected])
         band(axes, range(values.shape[1]), 100 * values, label, style)
         axes.lines[-1].set(markevery=max(1, values.shape[1] // 8))

@@ -77,8 +77,10 @@ def family_of(config: Mapping[str, Any]) -> str:
         Refused: it names an unknown family, or its weights are quantized: they are not those that
             the model computes with.
     """
-    if (said := config.get("quantization_config")) is not None:
-        method = said.get("quant_method") if isinstance(said, dict) else said
+    if (quantization := config.get("quantization_config")) is not None:
+        method = (
+            quantization.get("quant_method") if isinstance(quantization, dict) else quantization
+        )
         raise Refused(
             f"config.json has a quantization_config ({method!a:.40}), and quantized weights are "
             "not read; export the folder that they were made from (--precision int8 quantizes here)"

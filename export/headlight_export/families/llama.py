@@ -111,8 +111,8 @@ def _is_causal(config: Config, usual: bool) -> bool:
             neither. Or it has bidirectional attention in a field that only other code reads.
     """
     both_ways = config.get(bool, "use_bidirectional_attention", default=False)
-    own = config.values.get("auto_map")
-    has_code = isinstance(own, dict) and "AutoModel" in own
+    auto_map = config.values.get("auto_map")
+    has_code = isinstance(auto_map, dict) and "AutoModel" in auto_map
     if config.values.get("is_causal") is None and usual and has_code:
         if config.values.get("use_bidirectional_attention") is None:
             raise Refused(

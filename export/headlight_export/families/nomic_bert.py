@@ -92,14 +92,14 @@ def _turning(config: Config, trained: int, longest: int) -> dict[str, Any]:
     Its own code scales by the longest text of a batch. We scale for the longest text that is
     served, or not at all.
     """
-    own = {
+    values = {
         "rope_theta": config.values.get("rotary_emb_base"),
         "partial_rotary_factor": config.values.get("rotary_emb_fraction"),
     }
     factor = config.values.get("rotary_scaling_factor")
     scaling = {"rope_scaling": {"rope_type": "dynamic", "factor": factor}} if factor else {}
     values = {
-        **{name: value for name, value in own.items() if value is not None},
+        **{name: value for name, value in values.items() if value is not None},
         **scaling,
         **config.values,
     }

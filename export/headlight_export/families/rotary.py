@@ -55,43 +55,43 @@ def _said(config: Config, kind: str | None) -> Mapping[str, Any]:
     parameters.
     """
     old, new = (config.values.get(name) or {} for name in ("rope_scaling", "rope_parameters"))
-    own = new.get(kind) or {} if isinstance(new, dict) and kind is not None else {}
-    if not all(isinstance(said, dict) for said in (old, new, own)):
+    of_kind = new.get(kind) or {} if isinstance(new, dict) and kind is not None else {}
+    if not all(isinstance(each, dict) for each in (old, new, of_kind)):
         raise Refused(
             "config.json: rope_scaling and rope_parameters must be objects; save the model again"
         )
     if kind is not None:
-        return {**own, **old}
-    said: dict[str, Any] = old or new
-    kinds = sorted(name for name, value in said.items() if isinstance(value, dict))
+        return {**of_kind, **old}
+    each: dict[str, Any] = old or new
+    kinds = sorted(name for name, value in each.items() if isinstance(value, dict))
     if kinds:
         raise Refused(
             f"config.json: rope parameters by kind of layer ({', '.join(kinds)!a:.80}) cannot be "
             "served with this family, whose layers turn alike; "
             "put rope_theta and the rest into rope_parameters itself"
         )
-    return said
+    return each
 
 
-def _scaling(said: Config, place: Config, trained: int, longest: int) -> RopeScaling | None:
+def _scaling(scaling: Config, place: Config, trained: int, longest: int) -> RopeScaling | None:
     """Return the scaling, if any.
 
     `place` has the length before scaling, if set; only some kinds read it.
     """
-    kind = said.get(str, "rope_type", "type", default="default")
+    kind = scaling.get(str, "rope_type", "type", default="default")
     if kind == "default":
         return None
     if kind == "linear":
-        return RopeScaling(kind="linear", factor=said.get(float, "factor"))
+        return RopeScaling(kind="linear", factor=scaling.get(float, "factor"))
     if kind == "ntk":  # of GTE's models: the same at every length
-        if said.values.get("mixed_b") is not None:
+        if scaling.values.get("mixed_b") is not None:
             raise Refused("config.json: rope scaling with mixed_b cannot be served")
-        return RopeScaling(kind="fixed_ntk", factor=said.get(float, "factor"))
+        return RopeScaling(kind="fixed_ntk", factor=scaling.get(float, "factor"))
     if kind == "dynamic":
         # Scaled by the current length, a text's vector would depend on its batch. We scale by the
         # longest to be served.
-        factor = said.get(float, "factor") * max(longest, trained) / trained - (
-            said.get(float, "factor") - 1
+        factor = scaling.get(float, "factor") * max(longest, trained) / trained - (
+            scaling.get(float, "factor") - 1
         )
         return RopeScaling(kind="ntk", factor=factor) if factor > 1 else None
     if kind not in ("yarn", "llama3"):
@@ -101,21 +101,25 @@ def _scaling(said: Config, place: Config, trained: int, longest: int) -> RopeSca
         )
     original = place.get(int, ORIGINAL, default=trained, least=1)
     if kind == "yarn":
-        if said.values.get("mscale_all_dim"):
+        if scaling.values.get("mscale_all_dim"):
             raise Refused(
                 "config.json: rope scaling with mscale_all_dim cannot be served; "
                 "it needs an attention variant that is not supported"
             )
         return RopeScaling(
             kind="yarn",
-            factor=said.get(float, "factor", default=trained / original),
+            factor=scaling.get(float, "factor", default=trained / original),
             trained_length=original,
-            beta_fast=said.get(float, "beta_fast", default=32.0),
-            beta_slow=said.get(float, "beta_slow", default=1.0),
-            attention_factor=said.get(float, "attention_factor", default=0.0),
-            truncate=said.get(bool, "truncate", default=True),
+            beta_fast=scaling.get(float, "beta_fast", default=32.0),
+            beta_slow=scaling.get(float, "beta_slow", default=1.0),
+            attention_factor=scaling.get(float, "attention_factor", default=0.0),
+            truncate=scaling.get(bool, "truncate", default=True),
         )
-    low, high = said.get(float, "low_freq_factor"), said.get(float, "high_freq_factor")
+    low, high = scaling.get(float, "low_freq_factor"), scaling.get(float, "high_freq_factor")
     return RopeScaling(
-        kind="llama3", factor=said.get(float, "factor"), trained_length=original, low=low, high=high
+        kind="llama3",
+        factor=scaling.get(float, "factor"),
+        trained_length=original,
+        low=low,
+        high=high,
     )

@@ -84,12 +84,12 @@ def _check_number(name: str, value: Any, least: int | None) -> None:
     if not isinstance(value, int | float):
         return
     if not (-MOST < value < MOST and (least is None or value >= least)):
-        wanted = (
+        accepted = (
             "within what a model can have"
             if least is None
             else f"at least {least}, and within what a model can have"
         )
-        raise Refused(f"config.json: {name} is {value!a:.60}; it must be {wanted}")
+        raise Refused(f"config.json: {name} is {value!a:.60}; it must be {accepted}")
 
 
 class Weights:
@@ -186,14 +186,14 @@ class Weights:
         Raises:
             Unfit: a tensor's shape differs from the config's, or the tensor is unknown.
         """
-        wanted = _shapes(config)
-        if wanted.keys() != self.state.keys():
+        shapes = _shapes(config)
+        if shapes.keys() != self.state.keys():
             raise RuntimeError(
-                f"a family maps {sorted(wanted.keys() ^ self.state.keys())} wrongly. This is a bug."
+                f"a family maps {sorted(shapes.keys() ^ self.state.keys())} wrongly. This is a bug."
             )
         for name, tensor in self.state.items():
-            if tensor.shape != wanted[name]:
-                have, expected = list(tensor.shape), list(wanted[name])
+            if tensor.shape != shapes[name]:
+                have, expected = list(tensor.shape), list(shapes[name])
                 raise Unfit(
                     f"{self._origin[name]} has the shape {have}; config.json makes it {expected}"
                 )
@@ -221,9 +221,9 @@ def _shapes(config: EncoderConfig) -> dict[str, torch.Size]:
         with torch.device("meta"):
             return {name: tensor.shape for name, tensor in Encoder(config).state_dict().items()}
     except RuntimeError as error:
-        told = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0]
         raise Unfit(
-            f"config.json has sizes that no tensor can have ({told:.100}); save the model again"
+            f"config.json has sizes that no tensor can have ({reason:.100}); save the model again"
         ) from error
 
 

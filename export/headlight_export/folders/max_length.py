@@ -28,9 +28,9 @@ def max_length(folder: Path, settings: Mapping[str, Any]) -> int | None:
         **(settings.get("processor_kwargs") or {}),
         **(settings.get("tokenizer_args") or {}),
     }
-    for said in (tokenizer.get("model_max_length"), settings.get("max_seq_length")):
-        if said is not None:
-            return _limit("max_seq_length", said)
+    for stated in (tokenizer.get("model_max_length"), settings.get("max_seq_length")):
+        if stated is not None:
+            return _limit("max_seq_length", stated)
     files = {
         name: read_object(folder / name) if (folder / name).is_file() else {}
         for name in (TOKENIZER_CONFIG, CONFIG)

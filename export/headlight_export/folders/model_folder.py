@@ -131,9 +131,9 @@ def _without_weights(folder: Path) -> str:
         remedy = "convert to safetensors: model.save_pretrained(..., safe_serialization=True)"
         return f"{folder} has pickled weights alone ({pickled[0]}), which are never read; {remedy}"
     foreign = sorted(path.name for pattern in FOREIGN for path in folder.glob(pattern))
-    found = f" (found {foreign[0]})" if foreign else ""
+    others = f" (found {foreign[0]})" if foreign else ""
     return (
-        f"{folder} has no {WEIGHTS}{found}; save it there: model.save_pretrained(..., "
+        f"{folder} has no {WEIGHTS}{others}; save it there: model.save_pretrained(..., "
         "safe_serialization=True)"
     )
 
@@ -147,7 +147,7 @@ def shards(folder: Path) -> dict[str, list[str]]:
     names = read_object(folder / INDEX).get("weight_map")
     if not isinstance(names, dict) or not names:
         raise Refused(f"{folder / INDEX} has no weight_map; save the model again")
-    found: dict[str, list[str]] = {}
+    by_file: dict[str, list[str]] = {}
     for name, shard in names.items():
         # A plain name: with a separator it could lead out of the folder, on one system or another.
         if not isinstance(shard, str) or shard in {"", ".", ".."} or set(shard) & set("/\\:\0"):
@@ -155,23 +155,23 @@ def shards(folder: Path) -> dict[str, list[str]]:
                 f"{folder / INDEX} places {name} in {shard!r}; "
                 "only a file beside the index will be read"
             )
-        found.setdefault(shard, []).append(name)
-    return found
+        by_file.setdefault(shard, []).append(name)
+    return by_file
 
 
-def _read_file(path: Path, wanted: list[str] | None) -> dict[str, Tensor]:
-    """Read the tensors `wanted` from one file; None: all."""
+def _read_file(path: Path, names: list[str] | None) -> dict[str, Tensor]:
+    """Read the tensors `names` from one file; None: all."""
     try:
         with safe_open(path, framework="pt") as file:
             present = set(file.keys())
-            missing = [name for name in wanted or () if name not in present]
+            missing = [name for name in names or () if name not in present]
             if missing:
                 raise Refused(
                     f"{path} lacks {missing[0]}, which {INDEX} places there; save the model again"
                 )
             return {
                 name: _checked(path, name, file.get_tensor(name))
-                for name in wanted or sorted(present)
+                for name in names or sorted(present)
             }
     except (SafetensorError, OSError) as error:
         with path.open("rb") as file:

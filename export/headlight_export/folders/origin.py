@@ -115,7 +115,7 @@ def _read_foreign(
     family = family_of(config)
     tensors = read_tensors(recipe.transformer)
     encoder = _convert(family, config, tensors, max_length)
-    said = _pooling_source(recipe, pooling)
+    pooling_source = _pooling_source(recipe, pooling)
     recipe = with_pooling(recipe, config, encoder.config, pooling)
     tokenizer = None if ids_only else _read_tokenizer(recipe)
     digest = sha256(sorted(recipe.transformer.glob("*.safetensors")))
@@ -126,16 +126,16 @@ def _read_foreign(
         if tensor.is_floating_point() and not name.endswith(COMPUTED)
     ]
     length = _length(finished.config, recipe, config.get("max_position_embeddings"), max_length)
-    about = f"{length}; {_about(finished.config.pooling, said, left)}"
-    other = other_use(recipe.kind, config) if said != MODULES else None
+    about = f"{length}; {_about(finished.config.pooling, pooling_source, left)}"
+    other = other_use(recipe.kind, config) if pooling_source != MODULES else None
     task = f"embed (--pooling; {other}: that head is left out)" if other else "embed"
     return Origin(finished, tokenizer, family, digest, recipe, about, task)
 
 
-def _pooling_source(recipe: Recipe, asked: str | None) -> str:
+def _pooling_source(recipe: Recipe, requested: str | None) -> str:
     if recipe.pooling is not None:
         return MODULES
-    return "the folder says nothing of it; --pooling chooses" if asked is None else "--pooling"
+    return "the folder says nothing of it; --pooling chooses" if requested is None else "--pooling"
 
 
 def _read_tokenizer(recipe: Recipe) -> str:
@@ -166,10 +166,10 @@ def _convert(
     try:
         return FAMILIES[family](Config(config), tensors, longest)
     except Unfit as error:
-        own = config.get("auto_map")
+        auto_map = config.get("auto_map")
         names = (
-            [own[key] for key in own if str(key).startswith("AutoModel")]
-            if isinstance(own, dict)
+            [auto_map[key] for key in auto_map if str(key).startswith("AutoModel")]
+            if isinstance(auto_map, dict)
             else []
         )
         if not names:
@@ -218,24 +218,24 @@ def _trained_dimensions(folder: Path) -> tuple[int, ...]:
     return tuple(sorted(facts.get("recipe", {}).get("widths", ()), reverse=True))
 
 
-def _length(config: EncoderConfig, recipe: Recipe, rows: Any, asked: int | None) -> str:
+def _length(config: EncoderConfig, recipe: Recipe, rows: Any, requested: int | None) -> str:
     """Return a line on the length of texts, and the folder's length if that is larger.
 
     `rows` is the size of a position table in config.json; some rows may stand for no position.
     """
-    said = recipe.max_length or 0
-    if asked is not None:
+    stated = recipe.max_length or 0
+    if requested is not None:
         why = " (--max-length)"
-    elif said <= config.max_length or (config.positions == "learned" and said == rows):
+    elif stated <= config.max_length or (config.positions == "learned" and stated == rows):
         why = ""
     elif config.positions == "learned":
-        why = f" (for more it has no positions; the folder says {said})"
+        why = f" (for more it has no positions; the folder says {stated})"
     else:
-        why = f" (what it was trained with; the folder says {said}: --max-length {said})"
+        why = f" (what it was trained with; the folder says {stated}: --max-length {stated})"
     return f"length: {config.max_length} tokens{why}"
 
 
-def _about(pooling: str, said: str, left: Iterable[str]) -> str:
+def _about(pooling: str, pooling_source: str, left: Iterable[str]) -> str:
     """Return the rest of Origin.about. Weights are named by their modules."""
     modules = sorted({name.rpartition(".")[0] or name for name in left})
     some = ", ".join(printable(name) for name in modules[:MOST_TOLD])
@@ -245,13 +245,13 @@ def _about(pooling: str, said: str, left: Iterable[str]) -> str:
         if modules
         else "no weight is left out"
     )
-    return f"pooling: {pooling} ({said}); {dropped}"
+    return f"pooling: {pooling} ({pooling_source}); {dropped}"
 
 
-def _finish(encoder: Encoder, recipe: Recipe, asked: int | None) -> Encoder:
+def _finish(encoder: Encoder, recipe: Recipe, requested: int | None) -> Encoder:
     """Return the encoder with pooling, the steps after it, and the accepted length."""
     config, state = encoder.config, encoder.state_dict()
-    longest = asked or min(recipe.max_length or config.max_length, config.max_length)
+    longest = requested or min(recipe.max_length or config.max_length, config.max_length)
     if longest > config.max_length:
         raise Refused(
             f"--max-length {longest} is more than the model has positions for; "
@@ -277,9 +277,9 @@ def _finish(encoder: Encoder, recipe: Recipe, asked: int | None) -> Encoder:
         )
     )
     if recipe.dense and recipe.dense[0].weight.shape[1] != config.dim:
-        have, wanted = recipe.dense[0].weight.shape[1], config.dim
+        have, needed = recipe.dense[0].weight.shape[1], config.dim
         raise Refused(
-            f"the first Dense takes vectors of {have} numbers, the model gives {wanted}; "
+            f"the first Dense takes vectors of {have} numbers, the model gives {needed}; "
             "save the model again"
         )
     finished.load_state_dict(state)

@@ -14,20 +14,21 @@ from headlight_model.layers.pooling import POOLING
 
 
 def with_pooling(
-    recipe: Recipe, config: dict[str, Any], built: EncoderConfig, asked: str | None
+    recipe: Recipe, config: dict[str, Any], built: EncoderConfig, requested: str | None
 ) -> Recipe:
     """Return the recipe with a pooling: the folder's, the requested one, or the family's usual."""
-    if asked is not None and asked not in POOLING:
-        raise Refused(f"--pooling {asked} is not known; choose one of {', '.join(POOLING)}")
+    if requested is not None and requested not in POOLING:
+        raise Refused(f"--pooling {requested} is not known; choose one of {', '.join(POOLING)}")
     if recipe.pooling is not None:
-        if asked not in (None, recipe.pooling):
+        if requested not in (None, recipe.pooling):
             raise Refused(
-                f"the folder pools by {recipe.pooling}, --pooling says {asked}; leave --pooling out"
+                f"the folder pools by {recipe.pooling}, --pooling says {requested}; "
+                "leave --pooling out"
             )
         return recipe
-    if asked is None:
+    if requested is None:
         _check_use(recipe, config, built)
-    return dataclasses.replace(recipe, pooling=asked or built.pooling)
+    return dataclasses.replace(recipe, pooling=requested or built.pooling)
 
 
 def _check_use(recipe: Recipe, config: dict[str, Any], built: EncoderConfig) -> None:
@@ -43,8 +44,12 @@ def _check_use(recipe: Recipe, config: dict[str, Any], built: EncoderConfig) -> 
             f"if its vectors are wanted, export with --pooling {poolings}"
         )
     if built.causal:
-        said = config.get("architectures")
-        names = [printable(str(name)) for name in said] if isinstance(said, list) else []
+        architectures = config.get("architectures")
+        names = (
+            [printable(str(name)) for name in architectures]
+            if isinstance(architectures, list)
+            else []
+        )
         generating = next((name for name in names if "ForCausalLM" in name), None)
         what = (
             f"{generating} is a decoder with a generation head"

@@ -86,7 +86,7 @@ def read_recipe(folder: Path) -> Recipe:
             width = len(dense[-1].weight)
         elif kind == "Normalize":
             check_names(place)
-    own = read_transformer_settings(transformer)
+    limits = read_transformer_settings(transformer)
     settings = _settings(folder / SETTINGS)
     return Recipe(
         transformer=transformer,
@@ -94,8 +94,8 @@ def read_recipe(folder: Path) -> Recipe:
         include_prompt=include_prompt,
         dense=tuple(dense),
         normalize=last == "Normalize",
-        max_length=max_length(transformer, own),
-        lower_case=bool(own.get("do_lower_case")),
+        max_length=max_length(transformer, limits),
+        lower_case=bool(limits.get("do_lower_case")),
         dimensions=_dimensions(folder, transformer, settings["truncate_dim"]),
         **settings,
     )
@@ -177,15 +177,15 @@ def _dimensions(folder: Path, transformer: Path, cut: int | None) -> tuple[int, 
     The library writes them into the model card after training; some authors write them to
     config.json.
     """
-    found = {cut} if cut else set()
+    dimensions = {cut} if cut else set()
     config = read_object(transformer / CONFIG) if (transformer / CONFIG).is_file() else {}
     for key in ("matryoshka_dimensions", "matryoshka_dims"):
         values = config.get(key)
-        found |= (
+        dimensions |= (
             {value for value in values if type(value) is int} if isinstance(values, list) else set()
         )
     if (folder / CARD).is_file():
         card = (folder / CARD).read_text(encoding="utf-8", errors="replace")
         for numbers in re.findall(r'"matryoshka_dims"\s*:\s*\[([\d\s,]{1,1000})\]', card):
-            found |= {int(number) for number in re.findall(r"\d{1,9}", numbers)}
-    return tuple(sorted((value for value in found if value > 0), reverse=True))
+            dimensions |= {int(number) for number in re.findall(r"\d{1,9}", numbers)}
+    return tuple(sorted((value for value in dimensions if value > 0), reverse=True))

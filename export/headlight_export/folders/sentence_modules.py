@@ -84,12 +84,12 @@ def read_pooling(folder: Path) -> tuple[str, bool, int | None]:
     """
     path = folder / CONFIG
     config = read_object(path)
-    said = (
+    stated = (
         config.get("pooling_mode")
         or [mode for key, mode in POOLING_SWITCHES.items() if config.get(key)]
         or "mean"
     )
-    modes = said if isinstance(said, list) else [said]
+    modes = stated if isinstance(stated, list) else [stated]
     if len(modes) != 1:
         raise Refused(
             f"{path}: pooling by several modes at once ({modes}) cannot be served; "
@@ -139,8 +139,8 @@ def read_dense(folder: Path, width: int | None) -> DenseLayer:
     weight, bias = tensors["linear.weight"], tensors.get("linear.bias")
     shape = [config.get("out_features"), config.get("in_features")]
     if list(weight.shape) != shape or (bias is not None and bias.shape != weight.shape[:1]):
-        found = " and ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors.items())
-        raise Refused(f"{folder} holds {found}, while {CONFIG} says {shape}; save the model again")
+        shapes = " and ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors.items())
+        raise Refused(f"{folder} holds {shapes}, while {CONFIG} says {shape}; save the model again")
     if width is not None and weight.shape[1] != width:
         raise Refused(
             f"{folder} takes vectors of {weight.shape[1]} numbers, but gets {width}; "

@@ -35,8 +35,10 @@ def other_use(kind: str, config: Mapping[str, Any]) -> str | None:
         kind: model_type of config_sentence_transformers.json.
         config: config.json.
     """
-    said = config.get("architectures")
-    classes = [printable(str(name)) for name in said] if isinstance(said, list) else []
+    architectures = config.get("architectures")
+    classes = (
+        [printable(str(name)) for name in architectures] if isinstance(architectures, list) else []
+    )
     if kind != SENTENCES:
         return f"{printable(kind)} {OTHERS.get(kind, 'is for something else than vectors')}"
     names = [*([CROSS_ENCODER] if _is_cross_encoder(config) else []), *classes]
@@ -49,16 +51,16 @@ def other_use(kind: str, config: Mapping[str, Any]) -> str | None:
 
 def _is_cross_encoder(config: Mapping[str, Any]) -> bool:
     """Return whether sentence-transformers wrote how pairs are scored."""
-    own = config.get("sentence_transformers")
+    settings = config.get("sentence_transformers")
     return "sbert_ce_default_activation_function" in config or (
-        isinstance(own, dict) and "activation_fn" in own
+        isinstance(settings, dict) and "activation_fn" in settings
     )
 
 
 def _classes(config: Mapping[str, Any]) -> str:
     """Return what a classifier does: with a single label it ranks."""
-    said = config.get("id2label")
-    labels = [*said.values()] if isinstance(said, dict) else []
+    stated = config.get("id2label")
+    labels = [*stated.values()] if isinstance(stated, dict) else []
     count = len(labels) or config.get("num_labels")
     if count == 1:
         return "scores texts by one number, as a reranker does"

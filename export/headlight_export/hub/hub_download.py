@@ -91,8 +91,8 @@ def _without_weights(model: str, commit: str) -> str:
         for name in HfApi().list_repo_files(model, revision=commit)
         if Path(name).suffix in {".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf"}
     ]
-    found = f", only {weights[0]}, which is never read" if weights else ""
+    other = f", only {weights[0]}, which is never read" if weights else ""
     return (
-        f"{model} has no {WEIGHTS}{found}; name a revision that has it (--revision), "
+        f"{model} has no {WEIGHTS}{other}; name a revision that has it (--revision), "
         "or convert the model and export its folder"
     )

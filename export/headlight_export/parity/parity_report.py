@@ -169,12 +169,12 @@ def _span_error(case: Case, runtime: Runtime, reference: Reference) -> float:
     item = _item(text, Selection(pooled=False, spans=WHOLE_SPAN))
     rows = SpanRows(np.arange(n), zero, zero + n, zero, 1)
     [result] = runtime.engine.run([item.placed(spans=rows)])
-    found = runtime.engine.head((result["spans"] / n).astype(np.float32))
+    vectors = runtime.engine.head((result["spans"] / n).astype(np.float32))
     tokens = reference.outputs(text.ids, text.segments, weights=False)["tokens"]
     expected = reference.head(tokens.mean(axis=0, dtype=np.float64)[None].astype(np.float32))
     if config.normalize:
-        found, expected = unit_length(found), unit_length(expected)
-    return distance("pooled", found, expected)
+        vectors, expected = unit_length(vectors), unit_length(expected)
+    return distance("pooled", vectors, expected)
 
 
 def _texts(case: Case, config: EncoderConfig) -> list[_Text]:

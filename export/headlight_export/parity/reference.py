@@ -113,11 +113,11 @@ class Reference:
 
     def head(self, vectors: Floats) -> Floats:
         """Apply the layers behind pooling: float32 [N, dim] -> [N, pooled_dim], not normalised."""
-        found = torch.from_numpy(vectors)
+        tensor = torch.from_numpy(vectors)
         with torch.inference_mode():
             for dense in self.encoder.dense:
-                found = dense(found)
-        return _array(found)
+                tensor = dense(tensor)
+        return _array(tensor)
 
     def own_rounding(self, seed: int) -> dict[str, float]:
         """Return the distance of PyTorch's bfloat16 mixed precision from float32, by output.
@@ -178,8 +178,8 @@ class Reference:
 def _worst(pairs: Iterable[tuple[Mapping[str, Floats], Mapping[str, Floats]]]) -> dict[str, float]:
     """Return the largest distance of each output, over pairs of found and exact values."""
     worst = dict.fromkeys(MEASURED, 0.0)
-    for found, exact in pairs:
-        for name, value in found.items():
+    for computed, exact in pairs:
+        for name, value in computed.items():
             worst[name] = max(worst[name], distance(name, value, exact[name]))
     return worst
 
@@ -253,7 +253,7 @@ def masks_to_try(config: EncoderConfig, length: int) -> dict[str, Masks]:
     """Return masks of a text of so many tokens, by name; none if it is too short for them."""
     if length < 3:
         return {}
-    found = {"token hidden": Masks(occluded=length // 2)}
+    masks = {"token hidden": Masks(occluded=length // 2)}
     if not config.include_prompt:
-        found["prompt left out"] = Masks(left_out=length // 2)
-    return found
+        masks["prompt left out"] = Masks(left_out=length // 2)
+    return masks

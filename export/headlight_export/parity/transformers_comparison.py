@@ -131,8 +131,8 @@ def _open(folder: Path) -> Any:
     from transformers import AutoConfig, AutoModel  # noqa: PLC0415
 
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    said = read_config(folder)
-    if said.get("use_bidirectional_attention") and said.get("is_causal") is None:
+    fields = read_config(folder)
+    if fields.get("use_bidirectional_attention") and fields.get("is_causal") is None:
         config.is_causal = False  # as the folder's own code would; only it reads the former
     options = {"attn_implementation": "eager", "dtype": torch.float32}
     return AutoModel.from_pretrained(
@@ -153,15 +153,18 @@ def _open_own_words(folder: Path, config: EncoderConfig) -> Any:
         raise _CannotCompare(
             "its code for nomic_bert turns all dimensions, and at any length alike"
         )
-    said = read_config(folder)  # not our own config, which is under test
-    values = {theirs: said[own] for own, theirs in WORDS.items() if said.get(own) is not None}
-    gate = said.get("activation_function", "swiglu")
+    fields = read_config(folder)  # not our own config, which is under test
+    values = {theirs: fields[own] for own, theirs in WORDS.items() if fields.get(own) is not None}
+    gate = fields.get("activation_function", "swiglu")
     sizes = NomicBertConfig(
         **values,
         vocab_size=config.vocab_size,  # of the table, which is padded
         hidden_act=GATES.get(gate, gate),
         max_position_embeddings=config.max_length,
-        rope_parameters={"rope_type": "default", "rope_theta": said.get("rotary_emb_base", 1000.0)},
+        rope_parameters={
+            "rope_type": "default",
+            "rope_theta": fields.get("rotary_emb_base", 1000.0),
+        },
     )
     model, about = NomicBertModel.from_pretrained(
         folder,
@@ -198,11 +201,11 @@ def _distances(model: Any, encoder: Encoder, lengths: Sequence[int]) -> Iterator
     config = encoder.config
     ids = _padded([torch.from_numpy(random_ids(config, n, SEED)) for n in lengths], config.pad_id)
     mask = _padded([torch.ones(n, dtype=torch.int64) for n in lengths])
-    found = [random_segments(config, n, SEED) for n in lengths]
+    inputs_of_lengths = [random_segments(config, n, SEED) for n in lengths]
     segments = (
         None
         if config.segments < 2
-        else _padded([torch.from_numpy(one) for one in found if one is not None])
+        else _padded([torch.from_numpy(one) for one in inputs_of_lengths if one is not None])
     )
     inputs = {"input_ids": ids, "attention_mask": mask} | (
         {} if segments is None else {"token_type_ids": segments}

@@ -40,9 +40,9 @@ def layer_products(graph: onnx.GraphProto) -> Groups:
 
 def _ancestors(graph: onnx.GraphProto, output: str) -> list[onnx.NodeProto]:
     """Return the nodes that an output depends on, in their order."""
-    wanted, found = {output}, []
+    names, nodes = {output}, []
     for node in reversed(list(graph.node)):
-        if not wanted.isdisjoint(node.output):
-            found.append(node)
-            wanted.update(node.input)
-    return found[::-1]
+        if not names.isdisjoint(node.output):
+            nodes.append(node)
+            names.update(node.input)
+    return nodes[::-1]

@@ -91,25 +91,25 @@ def search(
     while enough - too_few > 1:
         middle = (too_few + enough) // 2
         progress(f"{about}: the worst {middle} in fp32")
-        found = near(share, ranked[:middle])
-        if found >= target:
-            enough, reached = middle, found
+        scores = near(share, ranked[:middle])
+        if scores >= target:
+            enough, reached = middle, scores
         else:
             too_few = middle
     return Search(target, all_int8, reached, alone, ranked[:enough])
 
 
-def table(name: str, found: Search) -> str:
+def table(name: str, search: Search) -> str:
     """Return a variant's search as text, a line per group of products."""
-    before = f"{name}: {found.all_int8:.1%} of ten nearest kept with all layers in int8"
-    if not found.kept:
-        return f"{before}, so all stay in int8 (--keep-nearest {found.target:g})"
-    count = f"{len(found.kept)} of {len(found.alone)} groups"
+    before = f"{name}: {search.all_int8:.1%} of ten nearest kept with all layers in int8"
+    if not search.kept:
+        return f"{before}, so all stay in int8 (--keep-nearest {search.target:g})"
+    count = f"{len(search.kept)} of {len(search.alone)} groups"
     lines = [
-        f"{before}, {found.reached:.1%} with {count} in fp32, marked *",
+        f"{before}, {search.reached:.1%} with {count} in fp32, marked *",
         f"{'':<36}cosine with this group alone in fp32",
     ]
-    for group, cosine in found.alone.items():
-        mark = "*" if group in found.kept else " "
+    for group, cosine in search.alone.items():
+        mark = "*" if group in search.kept else " "
         lines.append(f"{mark} {group:<34}{cosine:.6f}")
     return "\n".join(lines)

@@ -89,10 +89,10 @@ def broken(name: str, what: str) -> BrokenVariantError:
 
 def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
     worst = dict.fromkeys(MEASURED, 0.0)
-    wanted = Selection(tokens=True)
+    selection = Selection(tokens=True)
     rows: dict[Runtime, dict[int, Floats]] = {exact: {}, variant: {}}
     for batch in plan([len(item.ids) for item in texts.items], squared=False):
-        expected, got = (_run(runtime, texts, batch, wanted) for runtime in (exact, variant))
+        expected, got = (_run(runtime, texts, batch, selection) for runtime in (exact, variant))
         _widen(worst, expected, got)
         for runtime, results in ((exact, expected), (variant, got)):
             rows[runtime] |= {i: _pooled(result) for i, result in zip(batch, results, strict=True)}
@@ -161,10 +161,10 @@ def batch_drift(runtime: Runtime, texts: Passages, batched: Floats) -> float:
 
 
 def _run(
-    runtime: Runtime, texts: Passages, batch: Sequence[int], wanted: Selection
+    runtime: Runtime, texts: Passages, batch: Sequence[int], selection: Selection
 ) -> list[ItemResult]:
     items = [texts.items[i] for i in batch]
-    return runtime.engine.run([EncodeItem(item.ids, wanted, item.segments) for item in items])
+    return runtime.engine.run([EncodeItem(item.ids, selection, item.segments) for item in items])
 
 
 def _widen(
@@ -218,9 +218,9 @@ def _neighbours(vectors: Floats) -> NDArray[np.int64]:
     return np.argsort(-similar, axis=1, kind="stable")[:, :NEIGHBOURS].astype(np.int64)
 
 
-def table(found: Sequence[Quality]) -> str:
+def table(rows: Sequence[Quality]) -> str:
     """Return the qualities as text, a line per precision."""
-    first = found[0].entry
+    first = rows[0].entry
     lines = [
         f"against fp32 on {first.count} texts: {first.texts}"
         + ("" if first.real_text else "; neighbour figures do not apply to texts"),
@@ -228,7 +228,7 @@ def table(found: Sequence[Quality]) -> str:
         f"{'nearest':>10}{'10 nearest':>12}{'with the batch':>16}"
         f"{'attention: mean, largest':>26}",
     ]
-    for quality in found:
+    for quality in rows:
         e = quality.entry
         name = e.precision if e.provider == first.provider else f"{e.provider} {e.precision}"
         kept = f"{e.nearest_kept:>10.1%}{e.ten_nearest_kept:>12.1%}"

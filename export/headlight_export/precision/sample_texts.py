@@ -93,16 +93,18 @@ def read(config: EncoderConfig, tokenizer: Path, texts: Sequence[str], about: st
         ValueError: there are fewer than FEWEST.
     """
     reader = Tokenizer(tokenizer, min(config.max_length, LONGEST))
-    found: dict[bytes, Passage] = {}
+    by_digest: dict[bytes, Passage] = {}
     for text in texts:
         read = reader.encode(text, truncation="cut_end", with_info=False)
-        found.setdefault(
+        by_digest.setdefault(
             read.ids.tobytes(), Passage(read.ids, read.segments if config.segments else None)
         )
-    if len(found) < FEWEST:
-        raise ValueError(f"{about} are {len(found)} different texts; at least {FEWEST} are needed")
+    if len(by_digest) < FEWEST:
+        raise ValueError(
+            f"{about} are {len(by_digest)} different texts; at least {FEWEST} are needed"
+        )
     digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
-    return Passages(about, True, tuple(found.values()), digest)
+    return Passages(about, True, tuple(by_digest.values()), digest)
 
 
 def calibration(config: EncoderConfig, tokenizer: Path, given: Sequence[str] | None) -> Passages:
@@ -132,13 +134,13 @@ def _docstrings(count: int, *, held_out: bool) -> list[str]:
     # Reads the library: some seconds that most exports do without.
     from headlight_model.texts import corpus, functions  # noqa: PLC0415
 
-    found = (
+    docstrings_ = (
         function.docstring
         for source in corpus.files()
         if (source.part is corpus.Part.TEST) is held_out
         for function in functions.functions_of(source)
     )
-    return _enough(found, count)
+    return _enough(docstrings_, count)
 
 
 def comments(count: int = COUNT) -> list[str]:

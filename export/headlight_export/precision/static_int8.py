@@ -72,7 +72,7 @@ def calibrate(model: onnx.ModelProto, texts: Sequence[Passage]) -> onnx.ModelPro
         left_out = [node.name for node in model.graph.node if node.name not in chosen]
         names = {value.name for value in model.graph.input}
         with contextlib.redirect_stdout(io.StringIO()):  # its progress bars
-            found = nncf.quantize(
+            quantized = nncf.quantize(
                 model,
                 nncf.Dataset([_feeds(text, names) for text in texts]),
                 subset_size=len(texts),
@@ -83,8 +83,8 @@ def calibrate(model: onnx.ModelProto, texts: Sequence[Passage]) -> onnx.ModelPro
                     disable_bias_correction=True,  # it kept no more neighbours of docs-rope
                 ),
             )
-    assert isinstance(found, onnx.ModelProto)
-    return found
+    assert isinstance(quantized, onnx.ModelProto)
+    return quantized
 
 
 def _feeds(text: Passage, names: Collection[str]) -> dict[str, Any]:

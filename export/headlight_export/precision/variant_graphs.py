@@ -109,7 +109,7 @@ class VariantGraphs:
         few = dataclasses.replace(texts, items=tuple(spread(texts.items, RANKING)))
         exact_few = np.stack(spread(list(exact), RANKING))
         groups = layer_products(self._embed(weights=False).graph)
-        found = {}
+        by_layer = {}
         for variant in (variant for variant in self._variants if variant[1] == "int8"):
             chosen = search(
                 groups,
@@ -121,8 +121,8 @@ class VariantGraphs:
             )
             kept = frozenset(name for group in chosen.kept for name in groups[group])
             self._graphs[variant] = self._writers[variant](kept)
-            found[variant] = chosen
-        return found
+            by_layer[variant] = chosen
+        return by_layer
 
     def _measure(
         self,

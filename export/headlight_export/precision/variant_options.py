@@ -50,40 +50,42 @@ def known_variants(
         BundleError: a provider is not installed, or NNCF, which int8 on OpenVINO needs.
         FileNotFoundError: there is no file of texts.
     """
-    found: dict[Variant, None] = {}
+    variants: dict[Variant, None] = {}
     for precision in precisions:
         if precision not in ("fp32", *PRECISIONS):
             raise ValueError(
                 f"--precision {precision}: choose one of {', '.join(PRECISIONS)}; "
                 "fp32 is always written"
             )
-        found[CPU, precision] = None
+        variants[CPU, precision] = None
     for provider in providers:
         if provider not in PROVIDERS:
             raise ValueError(
                 f"--provider {provider}: choose one of {', '.join(PROVIDERS)}; "
                 f"{CPU} is always measured"
             )
-        found |= dict.fromkeys((provider, precision) for precision in usable_precisions(provider))
-    found.pop((CPU, "fp32"), None)
-    if (CPU, "int8") in found and OPENVINO in providers:
+        variants |= dict.fromkeys(
+            (provider, precision) for precision in usable_precisions(provider)
+        )
+    variants.pop((CPU, "fp32"), None)
+    if (CPU, "int8") in variants and OPENVINO in providers:
         check_nncf()
-        found[STATIC] = None
+        variants[STATIC] = None
     if keep_nearest is not None:
-        _check_target(keep_nearest, found)
-    if texts is not None and not found:
+        _check_target(keep_nearest, variants)
+    if texts is not None and not variants:
         raise ValueError("--texts measures precisions; add --precision, or leave --texts out")
     if texts is not None and not texts.is_file():
         raise FileNotFoundError(f"{texts} is not a file; --texts takes a file with one text a line")
-    return list(found)
+    return list(variants)
 
 
-def _check_target(keep_nearest: float, found: Collection[Variant]) -> None:
+def _check_target(keep_nearest: float, variants: Collection[Variant]) -> None:
     if not 0 < keep_nearest <= 1:
         raise ValueError(
             f"--keep-nearest {keep_nearest:g}: give a share above 0 and at most 1, as 0.97"
         )
-    if (CPU, "int8") not in found:
+    if (CPU, "int8") not in variants:
         raise ValueError(
             "--keep-nearest chooses layers of int8; add --precision int8, or leave it out"
         )

@@ -97,7 +97,7 @@ def add_variants(
         searches = graphs.search(options.keep_nearest, save, progress)
         manifest = graphs.save(save)
     measured = _measure(draft, variants, reference, sample, declared, progress)
-    entries = tuple(found.entry for found in measured.quality)
+    entries = tuple(each.entry for each in measured.quality)
     manifest = save(dataclasses.replace(manifest, tolerances=measured.tolerances, quality=entries))
     return Added(manifest, measured.rows, measured.quality, searches)
 
@@ -126,8 +126,8 @@ def _measure(
             round_lengths=1,
             self_test=False,
         )
-        found, measured, limits = _judge(exact, variant, reference, sample)
-        quality.append(found)
+        verdicts, measured, limits = _judge(exact, variant, reference, sample)
+        quality.append(verdicts)
         rows += [dataclasses.replace(row, tolerance=limits[row.output]) for row in measured]
         tolerances = _declare(tolerances, provider, precision, limits)
     return _Measured(tuple(rows), tuple(quality), tuple(tolerances))
@@ -161,7 +161,7 @@ def _judge(
         rows = measure(variant, reference)
         golden = variant.self_test.errors(load_golden(variant.bundle))
         errors = [(row.output, row.max_error) for row in rows] + [
-            (found.output, found.error) for found in golden
+            (each.output, each.error) for each in golden
         ]
     except (BundleError, EngineError):
         raise broken(name, "gives numbers that are not finite, or zeros") from None

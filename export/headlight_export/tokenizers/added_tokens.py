@@ -38,17 +38,17 @@ def check_added(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping
 
 def named(folder: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each token of the small files: the key that names it, and its spelling."""
-    told = settings.get(DECODER)
-    found: dict[str, Iterable[Any]] = {key: (settings.get(key),) for key in ROLES}
-    found |= {key: _values(settings.get(key)) for key in LISTS} | {DECODER: _values(told)}
-    if told is None and (folder / ADDED).is_file():
-        found[ADDED] = read_object(folder / ADDED)
-    for key, tokens in found.items():
+    decoder = settings.get(DECODER)
+    by_key: dict[str, Iterable[Any]] = {key: (settings.get(key),) for key in ROLES}
+    by_key |= {key: _values(settings.get(key)) for key in LISTS} | {DECODER: _values(decoder)}
+    if decoder is None and (folder / ADDED).is_file():
+        by_key[ADDED] = read_object(folder / ADDED)
+    for key, tokens in by_key.items():
         yield from ((key, spelling) for token in tokens if (spelling := content(token)))
 
 
-def _values(said: Any) -> Iterable[Any]:
+def _values(value: Any) -> Iterable[Any]:
     """Return the items of a list, or the values of an object of tokens by name or id."""
-    if isinstance(said, dict):
-        return said.values()
-    return said if isinstance(said, list) else ()
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()

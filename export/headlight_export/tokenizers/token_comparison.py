@@ -93,10 +93,9 @@ def compare_ids(folder: Path, text: str, *, lower_case: bool = False) -> str | N
     )  # at both ends, between words and inside one
     for one in (each.lower() if lower_case else each for each in texts):
         expected = list(theirs(one, truncation=False, padding=False)["input_ids"])
-        if (found := ours.encode(one).ids) != expected:
+        if (ids := ours.encode(one).ids) != expected:
             raise ValueError(
-                f"{folder}: {one[:80]!r} has {_difference(found, expected, name)}; "
-                f"{_remedy(folder)}"
+                f"{folder}: {one[:80]!r} has {_difference(ids, expected, name)}; {_remedy(folder)}"
             )
     compared = f"token ids of {len(TEXTS)} texts and {len(added)} special or added tokens"
     return f"{compared} are those of {name} ({type(theirs).__name__})"
@@ -108,17 +107,19 @@ def _added(folder: Path, ours: tokenizers.Tokenizer) -> list[str]:
     Tokens that only a class defines, such as CamemBERT's <unk>NOTUSED, are left out: no text has
     them.
     """
-    own = [token.content for _, token in sorted(ours.get_added_tokens_decoder().items())]
+    contents = [token.content for _, token in sorted(ours.get_added_tokens_decoder().items())]
     return list(
-        dict.fromkeys([*own, *(token for _, token in named(folder, read_settings(folder)))])
+        dict.fromkeys([*contents, *(token for _, token in named(folder, read_settings(folder)))])
     )
 
 
 def _has_code(folder: Path) -> bool:
     """Return whether tokenizer_config.json names a class outside transformers."""
     path = folder / TOKENIZER_CONFIG
-    own = read_object(path).get("auto_map") if path.is_file() else None
-    return isinstance(own, list) or (isinstance(own, dict) and "AutoTokenizer" in own)
+    auto_map = read_object(path).get("auto_map") if path.is_file() else None
+    return isinstance(auto_map, list) or (
+        isinstance(auto_map, dict) and "AutoTokenizer" in auto_map
+    )
 
 
 def _difference(ours: Sequence[int], theirs: Sequence[int], name: str) -> str:

@@ -36,10 +36,10 @@ def class_of(folder: Path, settings: Mapping[str, Any]) -> str | None:
         Refused: the class finds words with its own program.
     """
     config = read_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
-    said = (settings.get("tokenizer_class"), config.get("tokenizer_class"))
+    stated = (settings.get("tokenizer_class"), config.get("tokenizer_class"))
     usual = BY_MODEL_TYPE.get(str(config.get("model_type")))
     name = next(
-        (name.removesuffix("Fast") for name in said if isinstance(name, str) and name), usual
+        (name.removesuffix("Fast") for name in stated if isinstance(name, str) and name), usual
     )
     words = [
         f"{TOKENIZER_CONFIG} says {key} {settings[key]!a:.40}"

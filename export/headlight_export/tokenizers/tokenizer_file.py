@@ -80,10 +80,10 @@ def tokenizer_json(folder: Path, *, lower_case: bool) -> str | None:
     elif (folder / VOCAB).is_file():
         tokenizer = build(folder, name or "BertTokenizer", settings)
     else:
-        found = sorted(path.name for pattern in OTHER_FILES for path in folder.glob(pattern))
-        if found:
+        others = sorted(path.name for pattern in OTHER_FILES for path in folder.glob(pattern))
+        if others:
             raise Refused(
-                f"{folder} has no {TOKENIZER}, only {', '.join(found)}, which is not read "
+                f"{folder} has no {TOKENIZER}, only {', '.join(others)}, which is not read "
                 f"here; {CONVERT}"
             )
         return None

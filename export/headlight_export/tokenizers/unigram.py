@@ -42,8 +42,8 @@ def split_at_white_space(
     parts = [present] if present else []
     if isinstance(present, normalizers.Sequence):
         parts = [present[i] for i in range(len(present))]
-    told = zip(parts, parts_of(made["normalizer"], "normalizers"), strict=True)
-    kept = [part for part, said in told if not _joins_spaces(said)]
+    pairs = zip(parts, parts_of(made["normalizer"], "normalizers"), strict=True)
+    kept = [part for part, component in pairs if not _joins_spaces(component)]
     if len(kept) < len(parts):
         tokenizer.normalizer = normalizers.Sequence(kept)
 
@@ -56,8 +56,8 @@ def _joins_spaces(normalizer: Mapping[str, Any]) -> bool:
     return normalizer["type"] == "Strip" or normalizer.get("pattern") == {"Regex": " {2,}"}
 
 
-def parts_of(said: dict[str, Any] | None, key: str) -> list[dict[str, Any]]:
+def parts_of(component: dict[str, Any] | None, key: str) -> list[dict[str, Any]]:
     """Return a component of tokenizer.json as a list; a sequence has its components under `key`."""
-    if said is None:
+    if component is None:
         return []
-    return list(said[key]) if said["type"] == "Sequence" else [said]
+    return list(component[key]) if component["type"] == "Sequence" else [component]

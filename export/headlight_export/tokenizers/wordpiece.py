@@ -125,20 +125,20 @@ def _add_tokens(
     tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping[str, Any], special: list[str]
 ) -> None:
     """Make the special tokens special, and add those outside the vocabulary at the folder's ids."""
-    wanted = _placed_tokens(folder, settings, special)
-    present = {token.content for token in wanted.values()}
+    placed = _placed_tokens(folder, settings, special)
+    present = {token.content for token in placed.values()}
     loose = [
         _added(settings.get(key)) for key in BERT_TOKENS if content(settings.get(key)) in special
     ]
     loose += [_added(spelling) for spelling in special] + _more_special_tokens(folder, settings)
-    for token in [token for _, token in sorted(wanted.items())] + [
+    for token in [token for _, token in sorted(placed.items())] + [
         t for t in loose if t.content not in present
     ]:
         if token.content not in {
             added.content for added in tokenizer.get_added_tokens_decoder().values()
         }:
             tokenizer.add_tokens([token])
-    for number, token in wanted.items():
+    for number, token in placed.items():
         if tokenizer.token_to_id(token.content) != number:
             raise Refused(
                 f"{folder}: the added token {token.content} cannot have the id {number}; {CONVERT}"
@@ -147,10 +147,10 @@ def _add_tokens(
 
 def _more_special_tokens(folder: Path, settings: Mapping[str, Any]) -> list[tokenizers.AddedToken]:
     """Return the special tokens without a role, under the name of their list now or before."""
-    told = settings.get("extra_special_tokens") or settings.get("additional_special_tokens") or []
-    if not isinstance(told, list) or not all(content(token) for token in told):
+    stated = settings.get("extra_special_tokens") or settings.get("additional_special_tokens") or []
+    if not isinstance(stated, list) or not all(content(token) for token in stated):
         raise Refused(f"{folder} lists special tokens in a way that cannot be read; {CONVERT}")
-    return [_added(token) for token in told]
+    return [_added(token) for token in stated]
 
 
 def _placed_tokens(
@@ -160,17 +160,17 @@ def _placed_tokens(
 
     The settings have them in full; an older file has only their spellings.
     """
-    told = settings.get("added_tokens_decoder")
+    decoder = settings.get("added_tokens_decoder")
     try:
-        if told is None and (folder / ADDED).is_file():
+        if decoder is None and (folder / ADDED).is_file():
             ids = read_object(folder / ADDED)
-            told = {
+            decoder = {
                 number: {"content": spelling, "special": spelling in special}
                 for spelling, number in ids.items()
             }
         return {
             int(number): _added({"special": False} | token)
-            for number, token in (told or {}).items()
+            for number, token in (decoder or {}).items()
         }
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Refused(

@@ -11,10 +11,10 @@ import bench.attention as forms_of_attention
 from bench.gpu.budget import Budget, Deadline
 from bench.gpu.device import DTYPES, Device
 from bench.gpu.interleaved import in_one_line, interleave
-from bench.serving.measure import SHORT
 from bench.serving.workloads import percentile
 from headlight.runtime import Runtime
 
+SHORT = "Join two paths and tell whether the result is a directory."
 FEWEST, CALLS_A_ROUND = 20, 40  # calls that are timed
 WARM_UPS = 20
 Shapes = Sequence[tuple[int, int]]  # texts and tokens

@@ -166,20 +166,6 @@ class Engine(InProcess):
         arguments = (str(setting.bundle), str(setting.texts), *self._flags)
         return setting.python, "bench.peers.engine", *arguments
 
-    def short(self, text: str, count: int) -> list[float]:
-        """Return the seconds within the session for one short text."""
-        seconds: list[float] = self.process.ask("short", text=text, count=count)["latencies"]
-        return seconds
-
-    def drained(self) -> list[float]:
-        """Return the seconds within the session since the last call."""
-        seconds: list[float] = self.process.ask("drained")["latencies"]
-        return seconds
-
-    def bare(self, text: str) -> str:
-        """Return the address of a server that runs this text per call; see bench.peers.engine."""
-        return f"127.0.0.1:{self.process.ask('bare', text=text)['port']}"
-
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
         if workload.name in (LIST, ONE):
             return self.process.ask("offline", order=list(order), group=workload.group)

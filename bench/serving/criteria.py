@@ -11,7 +11,6 @@ from bench.frame.rounds import ratios, spread
 from bench.serving.workloads import BATCHES, BULK, LIST, ONE, SINGLES
 
 REFUSED_MS = 10.0
-SHORT_MS = 1.0
 # cosine: a contestant further from the reference computes something else, and is no peer
 SAME = {"fp32": 0.999, "bf16": 0.999, "int8": 0.0}  # int8 is judged by its neighbours
 SINGLES_ASKED = {"fp32": 0.9, "bf16": 0.85, "int8": 0.8}  # of the rate of the stream
@@ -98,7 +97,6 @@ def criteria(run: dict[str, Any]) -> list[Criterion]:
         *(compared(run, each) for each in COMPARISONS),
         neighbours(run),
         *(singles(run, precision, bound) for precision, bound in SINGLES_ASKED.items()),
-        *short_text(run),
         *open_loops(run),
         *floods(run),
     ]
@@ -161,40 +159,6 @@ def singles(run: dict[str, Any], precision: str, bound: float) -> Criterion:
     ours = fastest(run, precision, SINGLES, ("Headlight",))
     single, stream = (rates(run, workload, ours) for workload in (SINGLES, BULK))
     return over(f"{precision}: {SINGLES} over {BULK}, served", bound, single, stream, ours or "")
-
-
-def short_text(run: dict[str, Any]) -> list[Criterion]:
-    """Return the latency of one short text beside the session alone."""
-    result = []
-    for name, taken in run["short"].items():
-        served, bare, session, awaited = (
-            taken[f"{kind}_p50_ms"] for kind in ("served", "bare", "session", "awaited")
-        )
-        what = f"{name}, one short text"
-        whole = f"{served:.2f} and {session:.2f} ms"
-        result.append(
-            Criterion(
-                f"{what}: p50 served less p50 in the session, ms",
-                SHORT_MS,
-                served - session,
-                whole,
-                True,
-            )
-        )
-        for part, over, under in (
-            ("the session where it slept before, less when it did not", awaited, session),
-            ("a bare server of grpc.aio and its client, less that session", bare, awaited),
-            ("served, less by the bare server", served, bare),
-        ):
-            result.append(
-                Criterion(
-                    f"{what}, of that: {part}, ms",
-                    None,
-                    over - under,
-                    f"{over:.2f} and {under:.2f} ms",
-                )
-            )
-    return result
 
 
 def open_loops(run: dict[str, Any]) -> list[Criterion]:

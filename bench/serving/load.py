@@ -19,10 +19,10 @@ import grpc
 import numpy as np
 
 from bench.attention_forms import FORMS, VECTORS_ALONE, attention_request, suited
-from bench.peers.worker import answer, groups, read_texts, timed
+from bench.peers.worker import answer, groups, read_texts
 from bench.serving.doors import DOORS, Connection, embeddings_body
 from bench.serving.flood import flooded
-from bench.serving.open_loop import SERVICE, open_loop, unary
+from bench.serving.open_loop import SERVICE, open_loop
 from headlight import AsyncClient
 from headlight.pb import headlight_pb2 as pb
 
@@ -215,14 +215,6 @@ class Load:
     ) -> dict[str, Any]:
         whole = order[: len(order) // group * group]  # all requests of one size
         return open_loop(target, self._bodies(whole, group), group, rate, seconds, deadline)
-
-    def again(self, target: str, text: str, count: int) -> dict[str, Any]:
-        """Repeat one call with a simple client, which waits for each answer."""
-        [body] = (one.SerializeToString() for one in requests_of([text], [0], 1))
-        with grpc.insecure_channel(target) as channel:
-            encode = unary(channel)
-            encode(body)  # connected
-            return timed([lambda: encode(body)] * count)
 
     def flood(self, target: str, group: int, callers: int, seconds: float) -> dict[str, Any]:
         everything = range(len(self._texts) // group * group)

@@ -1,4 +1,4 @@
-"""Run of the serving benchmark: first passes, rounds in turns, short text, open loops, peak."""
+"""Run of the serving benchmark: first passes, rounds in turns, open loops, peak."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 from bench.frame.machine import Others, machine
 from bench.frame.processes import Failed, run
 from bench.frame.rounds import turns
-from bench.serving.contestants import Contestant, Engine, Setting
+from bench.serving.contestants import Contestant, Setting
 from bench.serving.field import REFERENCE
 from bench.serving.flood import BATCH_MS, floods
 from bench.serving.served import Headlight
@@ -29,13 +29,11 @@ from bench.serving.workloads import (
     WORKLOADS,
     Taken,
     Workload,
-    percentile,
     summary,
 )
 from headlight.runtime.values import Floats
 from headlight_export.precision.quality import common_neighbours
 
-SHORT = "Join two paths and tell whether the result is a directory."
 # Before each run: threads of the last contestant may spin for a while, and the next has slept.
 PAUSE_SECONDS, WARM_UP = 1.0, 16  # texts, of one caller
 LOADS = (0.5, 0.8, 1.0, 2.0)  # of the capacity measured before
@@ -86,7 +84,7 @@ class Run:
             return result | {"others": {"closed loops": others.share()}}
         first = self._each(self._first)
         result = self._closed([workload.name for workload in WORKLOADS])
-        result |= {"first": first, "short": self._short()}
+        result["first"] = first
         shares = {"closed loops": others.share()}
         result |= {"open": self._open(result["measured"]), "peak": self._peak()}
         served = [
@@ -178,38 +176,6 @@ class Run:
                 ),
                 flush=True,
             )
-
-    def _short(self) -> dict[str, dict[str, float | None]]:
-        """Repeat one short text in turns: served, by a bare server, and in the session itself.
-
-        "session": without pauses. "awaited": behind the bare server, whose session slept before
-        each, as for a lone caller.
-        """
-        count = 20 if self._options.quick else 200
-        result = {}
-        engines = {
-            one.name.removeprefix("engine "): one
-            for one in self._contestants
-            if isinstance(one, Engine)
-        }
-        for one in self._contestants:
-            name = one.name.removeprefix("Headlight ")
-            if not isinstance(one, Headlight) or name not in engines:
-                continue
-            taken: dict[str, list[float]] = {"served": [], "bare": [], "session": [], "awaited": []}
-            targets = {"served": one.target, "bare": engines[name].bare(SHORT)}
-            for _ in range(self._options.rounds):
-                for kind, target in targets.items():
-                    engines[name].drained()
-                    again = self._setting.load.ask("again", target=target, text=SHORT, count=count)
-                    taken[kind] += again["latencies"]
-                    # empty after "served": the service's sessions are in another process
-                    taken["awaited"] += engines[name].drained()
-                taken["session"] += engines[name].short(SHORT, count)
-            result[name] = {
-                f"{kind}_p50_ms": percentile(seconds, 50) for kind, seconds in taken.items()
-            }
-        return result
 
     def _open(self, closed: dict[str, Any]) -> list[dict[str, Any]]:
         """Run open loops at shares of the closed loops' rates."""

@@ -29,7 +29,7 @@ from bench.frame.machine import Others, machine
 from bench.frame.processes import ANY_PORTS, Failed, Service, serve
 from bench.frame.report import RESULTS, command, parser, publish, save
 from bench.frame.rounds import turns
-from bench.serving.texts import write_texts
+from bench.serving.workloads import write_texts
 from headlight.runtime import Manifest
 
 FEW = 32

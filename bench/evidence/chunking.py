@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.evidence.intervals import figure
+from bench.evidence.methods import figure
 from bench.evidence.sections import Document
 from headlight.runtime import Runtime
 from headlight_model.evaluate.ranking import Floats, ranks, reciprocal_ranks

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.evidence.intervals import figure
-from bench.evidence.methods import METHODS, RANDOM
+from bench.evidence.methods import METHODS, RANDOM, figure
 from bench.evidence.planted import SEED, Case
 from headlight.comparison import EvidenceSpec
 from headlight.interface.similarity import similarity

@@ -1,20 +1,49 @@
-"""Weights of a passage's sentences by each method, and the share of cases that each method hits."""
+"""Weights of a passage's sentences by each method, and the share of cases that each method hits.
+
+Shares are means with 95 % bootstrap intervals.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import bm25s
 import numpy as np
 
-from bench.evidence.intervals import figure
 from bench.evidence.planted import Case
 from headlight.comparison import Evidence, EvidenceMethod, EvidenceSpec
 from headlight.runtime import Runtime
 from headlight_model.evaluate.lexical import NOTHING, stems
-from headlight_model.evaluate.ranking import DIGITS, Floats
+from headlight_model.evaluate.ranking import DIGITS, Floats, bootstrap
+
+
+class Figure(TypedDict):
+    """A mean and the ends of its interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def figure(values: Sequence[float], groups: Sequence[str] | None = None) -> Figure:
+    """Return the mean of values, one for each case; `groups`: draw whole groups of cases."""
+    interval = bootstrap(np.array(values, np.float64), groups)
+    return {
+        "mean": round(interval.mean, 4),
+        "low": round(interval.low, 4),
+        "high": round(interval.high, 4),
+    }
+
+
+def shown(interval: Figure, sign: str = "") -> str:
+    """Return a figure as a cell of a table; `sign` "+": a difference."""
+    mean, low, high = (
+        f"{value:{sign}.3f}" for value in (interval["mean"], interval["low"], interval["high"])
+    )
+    return f"{mean} [{low}, {high}]"
+
 
 METHODS: tuple[EvidenceMethod, ...] = ("late_interaction", "occlusion", "attention")
 LAST_LAYER = "attention, last layer"

@@ -11,8 +11,7 @@ from matplotlib import pyplot as plt
 from bench.evidence import cost, planted
 from bench.evidence.chunking import GAIN, RIGHT_DOCUMENT
 from bench.evidence.deletion import RANDOM_ORDERS, SHARES
-from bench.evidence.intervals import shown
-from bench.evidence.methods import DEPTHS, RANDOM
+from bench.evidence.methods import DEPTHS, RANDOM, shown
 from bench.frame.report import table
 from bench.serving.plots import save
 

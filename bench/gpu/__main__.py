@@ -38,11 +38,10 @@ from bench.gpu import (
     texts,
     tricks,
 )
-from bench.gpu.budget import MOST_ROUNDS, Allowance, Budget, Clock, Deadline
+from bench.gpu.budget import MOST_ROUNDS, Allowance, Budget, Clock, Deadline, watchdog
 from bench.gpu.device import Device
 from bench.gpu.interleaved import in_one_line
 from bench.gpu.prepare import Unprepared, prepare, require
-from bench.gpu.watchdog import watchdog
 from headlight.errors import BundleError
 
 # Seconds, relative to each other. Sections of criteria come first; those that might break the

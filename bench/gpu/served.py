@@ -20,8 +20,7 @@ from bench.gpu.texts import texts
 from bench.serving.contestants import Contestant, Engine
 from bench.serving.contestants import Setting as Serving
 from bench.serving.served import Headlight
-from bench.serving.texts import LONGEST, order
-from bench.serving.workloads import BULK, SINGLES, Taken, Workload, summary
+from bench.serving.workloads import BULK, LONGEST, SINGLES, Taken, Workload, order, summary
 from headlight.runtime import Bundle, EncodeItem, Runtime, Selection, Tokenizer
 from headlight.runtime.engine.batches import plan
 from headlight.runtime.values import Ids

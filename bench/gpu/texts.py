@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from bench.serving.texts import SPARE
+from bench.serving.workloads import SPARE
 from headlight.runtime import Tokenizer
 from headlight.runtime.values import Ids
 from headlight_export.precision.sample_texts import LONGEST, docstrings

@@ -29,7 +29,6 @@ from headlight_service.core.scheduler.pending_requests import Computed, PendingR
 from headlight_service.telemetry.metrics import Metrics
 
 
-
 def compute(model: ServedModel, items: Sequence[EncodeItem]) -> None:
     """Queue items as the service does after tokenising, and wait for results.
 

@@ -28,7 +28,7 @@ from bench.serving.contestants import Contestant, setting_of
 from bench.serving.field import REAL, contestants
 from bench.serving.measure import Run
 from bench.serving.plots import quality
-from bench.serving.texts import COUNT
+from bench.serving.workloads import COUNT
 
 FEWEST = 32  # texts: those of one request
 NAMES = {"minilm": "serving", "base": "serving-base"}  # of the work folder and the report

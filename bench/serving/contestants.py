@@ -14,8 +14,7 @@ import numpy as np
 
 from bench.frame.machine import flops
 from bench.frame.processes import Process, Worker, installed
-from bench.serving.texts import write_texts
-from bench.serving.workloads import BATCHES, BULK, LIST, ONE, SINGLES, Taken, Workload
+from bench.serving.workloads import BATCHES, BULK, LIST, ONE, SINGLES, Taken, Workload, write_texts
 from headlight.runtime import Bundle
 from headlight.runtime.values import Floats
 

@@ -21,8 +21,7 @@ import numpy as np
 from bench.attention_forms import FORMS, VECTORS_ALONE, attention_request, suited
 from bench.peers.worker import answer, groups, read_texts
 from bench.serving.doors import DOORS, Connection, embeddings_body
-from bench.serving.flood import flooded
-from bench.serving.open_loop import SERVICE, open_loop
+from bench.serving.open_loop import SERVICE, flooded, open_loop
 from headlight import AsyncClient
 from headlight.pb import headlight_pb2 as pb
 

@@ -18,9 +18,8 @@ from bench.frame.processes import Failed, run
 from bench.frame.rounds import turns
 from bench.serving.contestants import Contestant, Setting
 from bench.serving.field import REFERENCE
-from bench.serving.flood import BATCH_MS, floods
+from bench.serving.open_loop import BATCH_MS, floods
 from bench.serving.served import Headlight
-from bench.serving.texts import describe, order
 from bench.serving.workloads import (
     BATCHES,
     BULK,
@@ -29,6 +28,8 @@ from bench.serving.workloads import (
     WORKLOADS,
     Taken,
     Workload,
+    describe,
+    order,
     summary,
 )
 from headlight.runtime.values import Floats

@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.frame.report import number, table
 from bench.serving.criteria import Criterion, criteria
-from bench.serving.flood import CALLERS, RATE
+from bench.serving.open_loop import CALLERS, RATE
 from bench.serving.workloads import BATCHES, BULK, LIST, ONE, WORKLOADS
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headlight.bulk.signals import undisturbed
+from headlight.cli.doctor.default_ports import wait_for_start
 from headlight.cli.files import UsageError
 from headlight.cli.output_files import SUFFIXES
-from headlight.cli.service_wait import wait_for_start
 from headlight.client.channel import DEFAULT_TARGET, READY_SECONDS, default_target
 from headlight.client.sync_client import Client
 from headlight.command_parser import CommandParser, examples_text

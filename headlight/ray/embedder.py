@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 
 from headlight.bulk.row_blocks import check_weights, encode_blocks
-from headlight.bulk.text_column import holds_texts, read_texts
+from headlight.bulk.table_columns import holds_texts, read_texts
 from headlight.errors import InvalidInput, Reason
 from headlight.interface.arguments import Input, Reading, check_reading
 from headlight.ray.actor_encoder import RuntimeEncoder, ServiceEncoder

@@ -193,7 +193,7 @@ def test_one_by_one_each_contestant_finishes_all_rounds_before_the_next() -> Non
 
 HANGING = """
 import subprocess, sys, threading
-from bench.gpu import watchdog
+from bench.gpu import budget
 child = '''
 import signal
 signal.alarm(50)
@@ -201,11 +201,11 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("ready", flush=True)
 signal.pause()
 '''
-with watchdog.watchdog(60):
+with budget.watchdog(60):
     pass
 subprocess.Popen([sys.executable, "-c", child])
-watchdog.STOP_SECONDS = 1
-with watchdog.watchdog(1):
+budget.STOP_SECONDS = 1
+with budget.watchdog(1):
     threading.Event().wait()
 """
 

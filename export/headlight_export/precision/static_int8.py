@@ -27,7 +27,7 @@ from headlight.errors import BundleError
 from headlight.extras import remedy
 from headlight.runtime.bundle.manifest import Graph
 from headlight.runtime.providers import openvino_session
-from headlight_export.precision.layer_products import layer_products
+from headlight_export.precision.layer_search import layer_products
 from headlight_export.precision.sample_texts import Passage
 from headlight_export.writer.weight_file import share_weights
 

@@ -16,8 +16,7 @@ from headlight.runtime.engine.batches import BATCH_TOKENS
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Floats
 from headlight_export.precision.graph_files import CPU, OPENVINO, write_precision
-from headlight_export.precision.layer_products import layer_products
-from headlight_export.precision.layer_search import Measure, Search, search
+from headlight_export.precision.layer_search import Measure, Search, layer_products, search
 from headlight_export.precision.quality import common_neighbours, mean_cosine, vectors
 from headlight_export.precision.sample_texts import (
     Passages,

@@ -1,4 +1,8 @@
-"""Default ports of the service on this machine: free, a Headlight service, or something else."""
+"""Ports of the service on this machine: free, of Headlight, or of something else; and their start.
+
+A service opens its gRPC port once its model is loaded. Until then /readyz of its metrics port has
+the step of the start.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,13 @@ import dataclasses
 import http.client
 import re
 import socket
+import sys
+import time
 
 from headlight.client.connection_advice import exempt, proxy_variable
 from headlight.client.sync_client import Client
 from headlight.errors import (
+    DeadlineExceeded,
     HeadlightError,
     Reason,
     Unauthenticated,
@@ -124,3 +131,39 @@ def is_free(number: int) -> bool:
     except OSError:
         pass
     return False
+
+
+LOCAL = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\]):(\d+)")
+POLL_SECONDS = 0.5
+ANSWER_SECONDS = 2.0
+
+
+def wait_for_start(target: str, timeout: float | None) -> None:
+    """Wait while a local service starts, and print its steps on standard error.
+
+    Return at once if something listens at the target, or nothing that starts is known.
+
+    Raises:
+        DeadlineExceeded: it still starts after `timeout` seconds; None: wait until it ends.
+    """
+    local = LOCAL.fullmatch(target)
+    if local is None:
+        return
+    port = int(local[1])
+    until = None if timeout is None else time.monotonic() + timeout
+    shown = ""
+    while not _listens(port) and (step := step_of_start(port)) is not None:
+        if step != shown:
+            print(f"waiting for the service at {target}, which starts: {step}", file=sys.stderr)
+            shown = step
+        if until is not None and time.monotonic() >= until:
+            raise DeadlineExceeded(f"the service at {target} still starts: {step}")
+        time.sleep(POLL_SECONDS)
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), ANSWER_SECONDS).close()
+    except (OSError, OverflowError):
+        return False
+    return True

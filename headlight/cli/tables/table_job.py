@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from headlight.bulk.row_blocks import BlockSize, JobRetries, check_weights, encode_blocks
 from headlight.bulk.signals import result_of, undisturbed
-from headlight.bulk.table_columns import vector_column
-from headlight.bulk.text_column import read_texts, value_of
+from headlight.bulk.table_columns import read_texts, value_of, vector_column
 from headlight.cli.embed.progress import Progress
 from headlight.cli.error_advice import in_words
 from headlight.cli.tables.growing_part import GrowingPart

@@ -17,7 +17,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headlight.bulk.text_column import cast_column, common_type, holds_texts
+from headlight.bulk.table_columns import cast_column, common_type, holds_texts
 from headlight.cli.files import ReadError, UsageError
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather")

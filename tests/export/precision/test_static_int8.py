@@ -24,7 +24,7 @@ from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.providers import openvino_session
 from headlight_export.precision import sample_texts, variant_graphs
 from headlight_export.precision.graph_files import write_precision
-from headlight_export.precision.layer_products import layer_products
+from headlight_export.precision.layer_search import layer_products
 from headlight_export.precision.sample_texts import Passage
 from headlight_export.precision.static_int8 import calibrate, write_static
 from headlight_export.precision.variant_options import check_texts, known_variants

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from headlight.bulk.text_column import EMPTY, NOT_UTF8, NULL, holds_texts, read_texts
+from headlight.bulk.table_columns import EMPTY, NOT_UTF8, NULL, holds_texts, read_texts
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headlight.cli import service_wait
 from headlight.cli.doctor import default_ports
-from headlight.cli.service_wait import wait_for_start
+from headlight.cli.doctor.default_ports import wait_for_start
 from headlight.errors import DeadlineExceeded
 
 
@@ -45,7 +44,7 @@ def target(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         grpc.bind(("127.0.0.1", 0))
         port = grpc.getsockname()[1]
         monkeypatch.setattr(default_ports, "METRICS_PORT", server.server_port)
-        monkeypatch.setattr(service_wait, "POLL_SECONDS", 0.0)
+        monkeypatch.setattr(default_ports, "POLL_SECONDS", 0.0)
         Metrics.page, Metrics.answers, Metrics.opens = "", 0, True
         Metrics.page = f"starting, gRPC port {port}: step 4 of 9: tracing the graph\n"
         thread = threading.Thread(target=server.serve_forever)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headlight import Client
-from headlight.bulk.text_column import EMPTY, NULL
+from headlight.bulk.table_columns import EMPTY, NULL
 from headlight.cli.commands import main
 from headlight.cli.files import PARTIAL, OutputError
 from headlight.cli.tables.part_folder import PIECE, PartFolder

@@ -110,7 +110,6 @@ class Server(NamedTuple):
     kind: str  # see bench.front_server
     options: tuple[str, ...] = ()
     checkout: Path = ROOT  # whose code it runs
-    module: str = "bench.front_server"
 
 
 class Target(NamedTuple):
@@ -122,7 +121,7 @@ class Target(NamedTuple):
 
 def start(server: Server, logs: Path) -> Target:
     """Start a server, and return it when it is ready."""
-    command = [sys.executable, "-m", server.module, server.kind, *server.options]
+    command = [sys.executable, "-m", "bench.front_server", server.kind, *server.options]
     roots = os.pathsep.join(str(server.checkout / root) for root in IMPORT_ROOTS)
     environment, log = {"PYTHONPATH": roots}, logs / f"{server.name}.log"
     service = Service(command, log, folder=server.checkout, environment=environment)

@@ -35,11 +35,10 @@ from bench.frame.processes import ROOT
 from bench.frame.report import parser, publish, table
 from bench.frame.rounds import turns
 from bench.front import FLOOR, PACKAGES, SERVICE, Server, Target, parsed, request, started
-from bench.one_call_server import METHOD
+from bench.front_server import METHOD
 from bench.one_call_steps import GRPC, SESSION, names
 
 PAUSE_SECONDS = 0.002  # before each run of the session; a lone caller leaves such pauses
-SERVER = "bench.one_call_server"
 Ask = Callable[[], object]
 
 
@@ -55,11 +54,11 @@ class Way(NamedTuple):
 def servers(options: argparse.Namespace, stamps: Path) -> list[Server]:
     """Return the servers to start."""
     bundle = ("--bundle", str(options.bundle))
-    result = [Server(kind, kind, bundle, module=SERVER) for kind in ("echo", "queue", "threads")]
-    result += [
+    result = [
+        Server("echo", "floor"),
+        *(Server(kind, kind, bundle) for kind in ("queue", "threads", "session")),
         Server("Headlight", "real", bundle),
-        Server("stamped", "stamped", (*bundle, "--stamps", str(stamps)), module=SERVER),
-        Server("session", "session", bundle, module=SERVER),
+        Server("stamped", "stamped", (*bundle, "--stamps", str(stamps))),
     ]
     if options.before is not None:
         result.append(Server("Headlight before", "real", bundle, options.before))

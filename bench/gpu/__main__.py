@@ -30,7 +30,6 @@ from bench.gpu import (
     forms,
     parity,
     report,
-    results,
     served,
     served_answers,
     sizes,
@@ -230,11 +229,11 @@ class Run:
     def write(self) -> None:
         """Write the results so far."""
         self.numbers["seconds"] = self._clock() - self._begun
-        results.write(self.numbers, self.options.out)
+        report.write(self.numbers, self.options.out)
 
     def draw(self) -> None:
         """Draw the picture, and write the report that shows it."""
-        results.draw(self.numbers, self.options.out)
+        report.draw(self.numbers, self.options.out)
         self.write()
 
 

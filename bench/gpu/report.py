@@ -1,8 +1,14 @@
-"""Markdown report of a run's numbers. Missing values read "not measured"."""
+"""Report of a run: its numbers as JSON, as Markdown and as a picture.
+
+Missing values read "not measured".
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from bench.attention_forms import VECTORS_ALONE
@@ -10,6 +16,7 @@ from bench.frame.report import table
 from bench.gpu.criteria import ALIKE, criteria, milliseconds
 from bench.gpu.device import DTYPES
 from bench.gpu.field import BARE, ENGINE
+from bench.gpu.interleaved import in_one_line
 from bench.gpu.parity import OUTPUTS
 from bench.gpu.peers import COMPILED, FIXED, FUSED, PLAIN, UNMASKED
 
@@ -309,3 +316,74 @@ def left_out(run: dict[str, Any]) -> Lines:
     ]
     lines += [f"- {section}: {error}" for section, error in run["failed"].items()]
     return lines or ["Nothing was left out for want of time."]
+
+
+PICTURE = "gpu.png"
+
+
+def write(run: dict[str, Any], out: Path) -> None:
+    """Write gpu.json and gpu.md of the results so far."""
+    out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(plain(run), indent=1, allow_nan=False)
+    (out / "gpu.json").write_text(text + "\n", encoding="utf-8")
+    (out / "gpu.md").write_text("\n".join(lines(run)) + "\n", encoding="utf-8")
+
+
+def plain(value: Any) -> Any:
+    """Return a value for JSON: "inf" or "nan", which float() reads, if a number is not finite."""
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def draw(run: dict[str, Any], out: Path) -> None:
+    """Draw the picture if possible: the numbers are useful without it.
+
+    The report shows it only then.
+    """
+    try:
+        throughput(run, out / PICTURE)
+        run["picture"] = PICTURE
+    except Exception as error:  # for any error of the library; it must not lose a measured run
+        run["failed"]["picture"] = in_one_line(error)
+
+
+FASTEST = ("fp16", "bf16", "fp32")  # the first measured one is shown
+
+
+def throughput(run: dict[str, Any], path: Path) -> None:
+    """Draw batches of one length, logarithmic both ways: tokens a second, a panel an encoder."""
+    from matplotlib import pyplot as plt  # noqa: PLC0415  (not everywhere)
+
+    from bench.serving.plots import save  # noqa: PLC0415  (imports it too)
+
+    rows = [row for row in run.get("speed", []) if row.get("kind") == "length"]
+    sizes = list(dict.fromkeys(row["size"] for row in rows)) or [""]
+    figure, axes = plt.subplots(1, len(sizes), figsize=(5.2 * len(sizes), 4.2), squeeze=False)
+    for axis, size in zip(axes[0], sizes, strict=True):
+        mine = [row for row in rows if row["size"] == size]
+        precision = next(
+            (one for one in FASTEST if any(row["precision"] == one for row in mine)), ""
+        )
+        for at, name in enumerate(CONTESTANTS):
+            points = sorted(
+                (row["length"], row["tokens"] / ms)
+                for row in mine
+                if row["precision"] == precision and (ms := milliseconds(row, name))
+            )
+            if points:
+                axis.loglog(*zip(*points, strict=True), "o-", color=f"C{at}", label=name)
+        axis.set_title(f"{size}, {precision}" if size else "not measured", fontsize=10)
+        axis.set_xlabel("tokens of each text")
+        axis.set_ylabel("thousand tokens/s")
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    if axes[0][0].has_data():
+        axes[0][0].legend(fontsize=7)
+    name = (
+        "A REHEARSAL ON A CPU: says nothing of a GPU" if run["rehearsal"] else run["device"]["name"]
+    )
+    figure.suptitle(name, fontsize=9)
+    save(figure, path)

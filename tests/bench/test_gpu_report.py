@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bench.attention_forms import VECTORS_ALONE, WHOLE_MAPS
-from bench.gpu import report, results
+from bench.gpu import report
 from bench.gpu.criteria import FEWEST_COSINES, FEWEST_WHOLE, best_rate, criteria, milliseconds
 from bench.gpu.field import BARE, ENGINE
 from bench.gpu.peers import COMPILED, FUSED
@@ -186,7 +186,7 @@ def test_skipped_and_failed_measurements_are_listed(run: dict[str, Any]) -> None
 
 def test_infinity_and_nan_are_written_by_name(run: dict[str, Any], tmp_path: Path) -> None:
     run["parity"][TRAINED[0]]["fp32"] = parity_of(float("inf"), float("nan"))
-    results.write(run, tmp_path)
+    report.write(run, tmp_path)
     text = (tmp_path / "gpu.json").read_text(encoding="utf-8")
     one = json.loads(text, parse_constant=pytest.fail)["parity"][TRAINED[0]]["fp32"]
     assert (one["outputs"]["pooled"]["relative"], one["cosine"]["least"]) == ("inf", "nan")
@@ -200,14 +200,13 @@ def test_the_report_shows_a_picture_only_if_one_was_drawn(
     run: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as without:
-        without.setitem(sys.modules, "bench.gpu.plots", None)
-        without.delattr("bench.gpu.plots", raising=False)
-        results.draw(run, tmp_path)
+        without.setitem(sys.modules, "bench.serving.plots", None)
+        report.draw(run, tmp_path)
     text = "\n".join(report.lines(run))
     assert "gpu.png" not in text
     assert "- picture: ModuleNotFoundError" in text
-    results.draw(run, tmp_path)
-    assert (tmp_path / results.PICTURE).is_file()
+    report.draw(run, tmp_path)
+    assert (tmp_path / report.PICTURE).is_file()
     assert "](gpu.png)" in "\n".join(report.lines(run))
 
 

@@ -5,12 +5,14 @@ They are written into the draft, and the serving code measures them there.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor, nn
 
 from headlight.errors import BundleError, EngineError
 from headlight.outputs.registry import MEASURED
@@ -21,7 +23,6 @@ from headlight.runtime.runtime import Runtime
 from headlight_export.parity.parity_report import Row, measure
 from headlight_export.parity.reference import Reference
 from headlight_export.precision.graph_files import CPU
-from headlight_export.precision.half_rounding import in_half
 from headlight_export.precision.layer_search import Search
 from headlight_export.precision.quality import Quality, broken, compare, label
 from headlight_export.precision.sample_texts import Passages, comments, docstrings, passages
@@ -29,6 +30,31 @@ from headlight_export.precision.variant_graphs import STATIC, Save, Variant, Var
 from headlight_export.precision.variant_options import TextOptions
 from headlight_export.progress import Progress, silent
 from headlight_export.writer.golden_answers import extend_golden
+from headlight_model.encoder import Dense, Encoder
+
+
+def in_half(encoder: Encoder) -> Encoder:
+    """Return a copy rounded to float16, as the fp16 graph rounds.
+
+    Rounded are weights, and inputs and outputs of products with weights. Sums inside a product are
+    float32, as in matrix units. A number beyond float16's range becomes infinite, and results from
+    it are not finite.
+    """
+    rounded = copy.deepcopy(encoder)
+    for module in rounded.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            module.weight.data = _half(module.weight.data)
+        if isinstance(module, nn.Linear) and not isinstance(module, Dense):
+            module.register_forward_pre_hook(
+                lambda _module, arguments: tuple(map(_half, arguments))
+            )
+            module.register_forward_hook(lambda _module, _arguments, output: _half(output))
+    return rounded
+
+
+def _half(x: Tensor) -> Tensor:
+    return x.half().float()
+
 
 SLACK = 2.0  # times the worst measured distance: another processor adds up in another order
 
@@ -189,7 +215,7 @@ def _judge(
 def _on_a_device(reference: Reference, sample: Passages) -> dict[str, float]:
     """Return the distance of float16 products from PyTorch's float32, by output.
 
-    See `headlight_export.precision.half_rounding`.
+    See `headlight_export.precision.variants`.
     """
     rounded = Reference(in_half(reference.encoder))
     worst = dict.fromkeys(MEASURED, 0.0)

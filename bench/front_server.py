@@ -41,7 +41,7 @@ from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.values import Arrays
 from headlight.spec import TRUNCATE, Truncate
 from headlight_service.app import lifecycle
-from headlight_service.app.allocator import settle_allocator
+from headlight_service.app.allocator import configure_allocator
 from headlight_service.app.assembly import assemble, load
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
@@ -144,7 +144,7 @@ ENTRY = bytes(REPLY_BYTES[1] - 4 * WIDTH)  # bytes of an answer besides the vect
 Work = Callable[[bytes], bytes]
 
 
-def own_session(bundle: Path) -> Callable[[], Arrays]:
+def session_run(bundle: Path) -> Callable[[], Arrays]:
     """Return a function that runs the session as Headlight does for the short text, and no more."""
     runtime = load(Config(bundle=bundle, grpc=ANY_PORT, metrics=ANY_PORT, api=ANY_PORT))
     runs: list[Callable[[], Any]] = []
@@ -253,7 +253,7 @@ async def serve_kind(options: argparse.Namespace) -> None:
         await headlight(options.bundle, options.truncation, with_model=True)
         options.stamps.write_text(json.dumps(calls), encoding="utf-8")
     else:
-        await serve_session(options.kind, own_session(options.bundle))
+        await serve_session(options.kind, session_run(options.bundle))
 
 
 def main() -> None:
@@ -264,10 +264,10 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--stamps", type=Path)
     options = parser.parse_args()
-    settle_allocator()
+    configure_allocator()
     json_logs.configure("info")
     if options.kind == "threads":
-        serve_threads(own_session(options.bundle))
+        serve_threads(session_run(options.bundle))
     elif options.profile:
         profiles = profile_threads()
         profiles[0].runcall(asyncio.run, serve_kind(options))

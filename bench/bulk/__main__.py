@@ -89,7 +89,7 @@ def measure(field: list[Contestant], bundle: Path, inputs: list[Path], rounds: i
             if contestant.asks:
                 service = Service(serve(bundle, *ANY_PORTS), work / "server.log")
                 stack.callback(service.close)
-                ready = at_target(contestant, service.address())
+                ready = with_target(contestant, service.address())
             try:
                 cost, made = once(ready, inputs, work)
             except (Failed, OSError) as error:
@@ -101,7 +101,7 @@ def measure(field: list[Contestant], bundle: Path, inputs: list[Path], rounds: i
     return costs, {name: float(np.abs(made - reference).max()) for name, made in by_name.items()}
 
 
-def at_target(contestant: Contestant, target: str) -> Contestant:
+def with_target(contestant: Contestant, target: str) -> Contestant:
     """Return the contestant with the address of the service in its command."""
     command = contestant.command
     return dataclasses.replace(

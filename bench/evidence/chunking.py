@@ -74,7 +74,7 @@ def measure(runtime: Runtime, documents: Sequence[Document]) -> dict[str, Any]:
     origin = of_document[with_query]
     beyond = np.array(tokens)[origin] > longest
     metrics = {
-        name: of_scores(queries @ rows.T, with_query, of_document)
+        name: metrics_of(queries @ rows.T, with_query, of_document)
         for name, rows in by_contestant.items()
     }
     groups = {
@@ -98,7 +98,7 @@ def measure(runtime: Runtime, documents: Sequence[Document]) -> dict[str, Any]:
     }
 
 
-def of_scores(scores: Floats, answers: Sequence[int], of_document: Any) -> dict[str, Floats]:
+def metrics_of(scores: Floats, answers: Sequence[int], of_document: Any) -> dict[str, Floats]:
     """Return the metrics of each question."""
     rank = ranks(scores.astype(np.float64), answers)
     first = of_document[scores.argmax(axis=1)] == of_document[list(answers)]

@@ -19,7 +19,7 @@ from typing import Any
 from bench.peers.worker import answer, described, groups, read_texts, save_vectors, timed
 from headlight.runtime import Runtime
 from headlight.runtime.encode_items import EncodeItem
-from headlight_service.app.allocator import settle_allocator
+from headlight_service.app.allocator import configure_allocator
 from headlight_service.app.assembly import assemble, load
 from headlight_service.app.executor import Executor
 from headlight_service.config.options import Config
@@ -86,7 +86,7 @@ def queued(
 def main() -> None:
     bundle, texts_path, *flags = sys.argv[1:]
     texts = read_texts(texts_path)
-    settle_allocator()
+    configure_allocator()
     config = Config.parse(["--bundle", bundle, *flags], {})
     runtime = load(config)
 

@@ -94,7 +94,7 @@ def main() -> None:
     def describe() -> dict[str, Any]:
         return described(("openvino", "tokenizers", "numpy"), precision)
 
-    def settle(order: list[int]) -> dict[str, Any]:
+    def tune(order: list[int]) -> dict[str, Any]:
         """Choose the fastest plan: the second of two runs, which meets known shapes."""
         seconds = {}
         for plan in PLANS:
@@ -112,7 +112,7 @@ def main() -> None:
     def vectors(path: str) -> dict[str, Any]:
         return save_vectors(path, loop.encode(texts))
 
-    answer({"describe": describe, "settle": settle, "run": run, "vectors": vectors})
+    answer({"describe": describe, "tune": tune, "run": run, "vectors": vectors})
 
 
 if __name__ == "__main__":

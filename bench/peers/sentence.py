@@ -52,7 +52,7 @@ def load(folder: Path, backend: str, precision: str) -> SentenceTransformer:
     return SentenceTransformer(str(folder), device="cpu", backend=backend, model_kwargs=options)
 
 
-def told_precision(model: SentenceTransformer, backend: str) -> str:
+def reported_precision(model: SentenceTransformer, backend: str) -> str:
     """Return the precision that the loaded model reports."""
     inner: Any = getattr(model[0], "auto_model", None) or model[0].model
     if backend == "torch":
@@ -87,7 +87,7 @@ def main() -> None:
 
     def describe() -> dict[str, Any]:
         packages = ("sentence-transformers", "transformers", *PACKAGES[backend])
-        return described(packages, told_precision(model, backend))
+        return described(packages, reported_precision(model, backend))
 
     answer_library(encode, len(texts), describe)
 

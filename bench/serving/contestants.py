@@ -95,7 +95,7 @@ class Contestant(abc.ABC):
     @abc.abstractmethod
     def _save_vectors(self, path: Path) -> None: ...
 
-    def settle(self) -> dict[str, Any]:
+    def tune(self) -> dict[str, Any]:
         """Choose settings by trial, before the rounds begin."""
         return {}
 

@@ -78,14 +78,14 @@ class Door:
     over_http: bool = True
 
 
-def of_contract(texts: Sequence[str], model: str) -> bytes:
+def contract_request(texts: Sequence[str], model: str) -> bytes:
     """Return a request of headlight.v1.Encode."""
     inputs = [pb.Input(text=text) for text in texts]
     cut = pb.TRUNCATION_CUT_END
     return pb.EncodeRequest(model=model, inputs=inputs, truncation=cut).SerializeToString()
 
 
-def of_inference(texts: Sequence[str], model: str) -> bytes:
+def inference_request(texts: Sequence[str], model: str) -> bytes:
     """Return a request of the Open Inference Protocol."""
     encoded = [text.encode() for text in texts]
     request = oip.ModelInferRequest(model_name=model)
@@ -97,23 +97,23 @@ def of_inference(texts: Sequence[str], model: str) -> bytes:
     return request.SerializeToString()
 
 
-def of_openai(texts: Sequence[str], model: str) -> bytes:
+def openai_request(texts: Sequence[str], model: str) -> bytes:
     """Return a request of OpenAI's API for vectors as lists."""
     return json.dumps({"model": model, "input": list(texts)}).encode()
 
 
-def of_tei(texts: Sequence[str], _model: str) -> bytes:
+def tei_request(texts: Sequence[str], _model: str) -> bytes:
     """Return a request of text-embeddings-inference."""
     return json.dumps({"inputs": list(texts), "truncate": True}).encode()
 
 
-CONTRACT = Door("gRPC", "/headlight.v1.HeadlightService/Encode", of_contract, over_http=False)
+CONTRACT = Door("gRPC", "/headlight.v1.HeadlightService/Encode", contract_request, over_http=False)
 OURS = (
     CONTRACT,
-    Door("OIP", "/inference.GRPCInferenceService/ModelInfer", of_inference, over_http=False),
+    Door("OIP", "/inference.GRPCInferenceService/ModelInfer", inference_request, over_http=False),
     Door("OpenAI base64", "/v1/embeddings", embeddings_body),
-    Door("OpenAI lists", "/v1/embeddings", of_openai),
-    Door("TEI", "/embed", of_tei),
+    Door("OpenAI lists", "/v1/embeddings", openai_request),
+    Door("TEI", "/embed", tei_request),
 )
 INFINITY = Door("infinity, base64", "/embeddings", lambda texts, _: embeddings_body(texts))
 DOORS = {door.name: door for door in (*OURS, INFINITY)}

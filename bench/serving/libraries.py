@@ -15,7 +15,7 @@ from headlight_export.precision.sample_texts import training_docstrings
 
 BATCH_SIZES = (32, 8)  # the first is sentence-transformers' default
 TOKENIZER_FILE = "tokenizer_config.json"
-SETTLING = 128  # texts, to choose a batch size
+TUNING_TEXTS = 128  # texts, to choose a batch size
 
 
 def converted(setting: Setting, python: Path, backend: str) -> Path:
@@ -80,8 +80,8 @@ class Library(InProcess):
         worker = (str(self._python), "bench.peers.sentence")
         return *worker, str(model), str(setting.texts), *how
 
-    def settle(self) -> dict[str, Any]:
-        order, rates = list(range(len(self._setting.tokens)))[:SETTLING], {}
+    def tune(self) -> dict[str, Any]:
+        order, rates = list(range(len(self._setting.tokens)))[:TUNING_TEXTS], {}
         for workload, group in ((BATCHES, 32), (BULK, 0)):
             if workload not in self.workloads:
                 continue
@@ -147,8 +147,8 @@ class PlainLoop(InProcess):
         worker = (setting.python, "bench.peers.plain")
         return *worker, str(setting.bundle), str(setting.texts), self.precision
 
-    def settle(self) -> dict[str, Any]:
-        return self.process.ask("settle", order=list(range(len(self._setting.tokens)))[:SETTLING])
+    def tune(self) -> dict[str, Any]:
+        return self.process.ask("tune", order=list(range(len(self._setting.tokens)))[:TUNING_TEXTS])
 
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
         return self.process.ask("run", order=list(order))

@@ -98,7 +98,7 @@ class Run:
 
     def _closed(self, workloads: Sequence[str]) -> dict[str, Any]:
         """Return who took part, the distance of their vectors, and the closed loops."""
-        chosen = self._each(self._settled)
+        chosen = self._each(self._tuned)
         precision = distances(self._each(lambda one: one.vectors()))
         for round_ in range(self._options.rounds):
             for workload in (each for each in WORKLOADS if each.name in workloads):
@@ -148,8 +148,8 @@ class Run:
         )
         return taken.numbers()
 
-    def _settled(self, one: Contestant) -> dict[str, Any]:
-        chosen = one.settle()
+    def _tuned(self, one: Contestant) -> dict[str, Any]:
+        chosen = one.tune()
         if chosen:
             print(f"{one.name}: {chosen}", flush=True)
         return chosen

@@ -25,7 +25,7 @@ KSERVE = "deploy/examples/kserve"
 TLS = "deploy/examples/tls"  # and those beside a deployment with TLS with this one
 
 
-def own_invariants(renderings: Renderings) -> Iterable[str]:
+def check_invariants(renderings: Renderings) -> Iterable[str]:
     """Check each rendering by itself, some beside another, and the sources."""
     for name, manifests in renderings.items():
         # KServe makes the Services, and exposes one port of a pod.
@@ -70,7 +70,7 @@ def ray_job(_renderings: Renderings) -> Iterable[str]:
 STEPS: dict[str, Callable[[Renderings], Iterable[str]]] = {
     f"schemas of Kubernetes {', '.join(schemas.VERSIONS)}, strict": kubernetes_schemas,
     "custom resources against their projects' types": schemas.custom,
-    "own invariants": own_invariants,
+    "own invariants": check_invariants,
     f"checkov, without {', '.join(sorted(security.SKIPS))}": security.policies,
     "rules, alerts and dashboard, by promtool": prometheus,
     "RayJob: its fields, its pods by the schemas of Kubernetes": ray_job,

@@ -48,7 +48,7 @@ def tool(name: str) -> Path:
     return Path(sys.executable).parent / name
 
 
-def last_words(done: subprocess.CompletedProcess[str]) -> str:
+def last_output(done: subprocess.CompletedProcess[str]) -> str:
     """Return the end of a command's output."""
     return " ".join((done.stderr.strip() or done.stdout.strip())[-TAIL:].split())
 
@@ -57,7 +57,7 @@ def uncommitted() -> Problems:
     """Check that everything is committed: a release is made of commits."""
     done = run("git", "status", "--porcelain")
     if done.returncode:
-        yield last_words(done)
+        yield last_output(done)
     yield from (f"not committed: {line}" for line in done.stdout.splitlines())
 
 
@@ -66,7 +66,7 @@ def text(path: str) -> str:
     return (ROOT / path).read_text(encoding="utf-8")
 
 
-def found(pattern: str, path: str) -> str:
+def first_match(pattern: str, path: str) -> str:
     """Return the first group of the first match of the pattern; "nothing" if there is none."""
     match = re.search(pattern, text(path), re.MULTILINE)
     return match[1] if match else "nothing"
@@ -74,12 +74,12 @@ def found(pattern: str, path: str) -> str:
 
 def versions() -> Problems:
     """Check for one version everywhere: package, label, changelog, overlays."""
-    version = found(r'^__version__ = "(.+)"', "headlight/__init__.py")
+    version = first_match(r'^__version__ = "(.+)"', "headlight/__init__.py")
     named = {
-        "deploy/image/Dockerfile (ARG VERSION)": found(
+        "deploy/image/Dockerfile (ARG VERSION)": first_match(
             r"^ARG VERSION=(.+)$", "deploy/image/Dockerfile"
         ),
-        "CHANGELOG.md (its newest section)": found(
+        "CHANGELOG.md (its newest section)": first_match(
             r"^## \[(?!Unreleased\]\s+## )(.+?)\]", "CHANGELOG.md"
         ),
     }
@@ -104,7 +104,7 @@ def versions() -> Problems:
 
 def base() -> Problems:
     """Check that the base image is named by digest."""
-    name = found(r"^ARG BASE=(\S+)", "deploy/image/Dockerfile")
+    name = first_match(r"^ARG BASE=(\S+)", "deploy/image/Dockerfile")
     if not re.fullmatch(r".+@sha256:[0-9a-f]{64}", name):
         tag = name.partition("@")[0]
         ask = f"docker buildx imagetools inspect {tag} --format '{{{{.Manifest.Digest}}}}'"
@@ -131,7 +131,7 @@ def locks() -> Problems:
             (Path(folder) / path.name).write_bytes(path.read_bytes())
         done = run(IMAGE / "lock.sh", tool("uv"), folder)
         if done.returncode:
-            yield f"could not be locked anew: {last_words(done)}"
+            yield f"could not be locked anew: {last_output(done)}"
             return
         for path in (*LOCKS, IMAGE / "tools.txt"):
             if (Path(folder) / path.name).read_bytes() != path.read_bytes():
@@ -167,7 +167,7 @@ def report(variant: str, processor: str, python: str) -> list[dict[str, Any]]:
             tool("python"), "-m", "pip", "install", *options, *target, "--requirement", names
         )
     if done.returncode:
-        raise RuntimeError(last_words(done))
+        raise RuntimeError(last_output(done))
     entries: list[dict[str, Any]] = json.loads(done.stdout)["install"]
     return entries
 
@@ -215,7 +215,7 @@ def vulnerabilities() -> Problems:
         try:
             audited = json.loads(done.stdout)["dependencies"]
         except ValueError:
-            yield f"{path.name}: pip-audit could not ask: {last_words(done)}"
+            yield f"{path.name}: pip-audit could not ask: {last_output(done)}"
             continue
         answered = {canonical(entry["name"]) for entry in audited if "vulns" in entry}
         # pip-audit skips a package that the service does not know, and calls the rest clean.

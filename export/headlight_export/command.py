@@ -99,7 +99,7 @@ def _report(result: Exported) -> None:
     if (limit := result.tokenizer_limit) is not None:
         why = f"; more {limit.worst} would take too long" if limit.worst != NO_KIND else ""
         print(f"\ntexts of up to {limit.max_characters:,} characters are read{why}")
-    _tell_of_peer(result.transformers)
+    _report_peer(result.transformers)
     print("\nlargest distance from PyTorch (tokens and hidden: over max(1, RMS of the row))\n")
     print(table(result.rows, result.own_error))
     if result.quality:
@@ -114,7 +114,7 @@ def _report(result: Exported) -> None:
     print()
 
 
-def _tell_of_peer(compared: Compared) -> None:
+def _report_peer(compared: Compared) -> None:
     if compared.errors:
         errors = ", ".join(f"{output} {error:.1e}" for output, error in compared.errors.items())
         print(f"\nour PyTorch against transformers {compared.version}: {errors}")

@@ -107,7 +107,7 @@ def advice(
     """Return an error on one line."""
     message = str(error)
     if isinstance(error, HeadlightError):
-        message = in_options(error, arguments)
+        message = named_by_option(error, arguments)
     message = " ".join(message.split())
     return "; ".join([message, *remedy(error, arguments)])
 
@@ -135,12 +135,12 @@ def remedy(error: Exception, arguments: argparse.Namespace) -> list[str]:
     return [", or ".join([*late, *again])] if late or again else []
 
 
-def in_options(error: HeadlightError, arguments: argparse.Namespace) -> str:
+def named_by_option(error: HeadlightError, arguments: argparse.Namespace) -> str:
     """Return the problem in terms of an option, a text, a line of a file, or a whole file."""
     path, place = error.refusal.path, place_of(error.refusal.path)
     if place is None or path[0] not in ("inputs", "passages") or "head_mask" in path:
         return COMMAND_LINE.message(error.refusal)
-    problem = in_words(error)
+    problem = reworded(error)
     if path[0] == "passages":
         named = arguments.places[place] if "places" in arguments else COMMAND_LINE.name(path)
         return f"{named}: {problem}"
@@ -151,7 +151,7 @@ def in_options(error: HeadlightError, arguments: argparse.Namespace) -> str:
     return f"{input_text(place, arguments)}: {problem}"
 
 
-def in_words(error: HeadlightError) -> str:
+def reworded(error: HeadlightError) -> str:
     """Return a problem with its remedy in the words of a command line."""
     return COMMAND_LINE.problem(error.refusal)
 

@@ -35,7 +35,7 @@ HIGHEST_ID = 2**63 - 1  # a request can hold no higher one
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
+class InputLines:
     """Inputs of a command, each at the place of its line.
 
     Attributes:
@@ -56,7 +56,7 @@ class Given:
         return f"{where}: {' '.join(problem.split())}"
 
 
-def given(arguments: argparse.Namespace) -> Given:
+def read_inputs(arguments: argparse.Namespace) -> InputLines:
     """Read the inputs that the options of `headlight.cli.shared_options.add_texts` name.
 
     Raises:
@@ -83,7 +83,7 @@ def given(arguments: argparse.Namespace) -> Given:
             "write them as plain lines"
         )
     ids = [""] * len(lines)
-    inputs = Given(lines, {}, name, None if id_field is None else ids)
+    inputs = InputLines(lines, {}, name, None if id_field is None else ids)
     for place, line in enumerate(lines):
         # Inputs replace their lines, so that memory does not hold both.
         try:
@@ -199,5 +199,5 @@ def id_of(entry: dict[str, Any], field: str) -> str:
 
 
 def texts_of(arguments: argparse.Namespace) -> list[str]:
-    """Return the texts of `given`, for commands that take only texts."""
-    return [text for text in given(arguments).texts if isinstance(text, str)]
+    """Return the texts of `read_inputs`, for commands that take only texts."""
+    return [text for text in read_inputs(arguments).texts if isinstance(text, str)]

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from headlight.errors import BundleError
-from headlight_service.app.allocator import settle_allocator
+from headlight_service.app.allocator import configure_allocator
 from headlight_service.app.assembly import load
 from headlight_service.app.lifecycle import (
     EXIT_BUNDLE,
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: of the command line; None: those of the process.
     """
-    settle_allocator()
+    configure_allocator()
     try:
         config = Config.parse(sys.argv[1:] if arguments is None else arguments, os.environ)
         if config.check:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from headlight.cli.attention.attend_command import add_page, write_page
 from headlight.cli.compare.comparison_output import comparison_json, comparison_text
 from headlight.cli.files import UsageError, screen
-from headlight.cli.input_lines import given
+from headlight.cli.input_lines import read_inputs
 from headlight.cli.output_files import count_text, draws_alone, write_result
 from headlight.cli.shared_options import (
     add_connection,
@@ -176,7 +176,7 @@ def passages_of(arguments: argparse.Namespace) -> Passages:
     """Read the passages. Raises UsageError if there is none, or a file cannot be read."""
     passages = Passages([], [])
     for name in arguments.files or [None]:
-        lines = given(
+        lines = read_inputs(
             argparse.Namespace(
                 texts=[], file=name, text_field=arguments.text_field, token_ids=False
             )

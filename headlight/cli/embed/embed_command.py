@@ -12,9 +12,9 @@ from headlight.bulk.signals import ended_by_sigterm
 from headlight.cli.embed.embed_files import (
     made_with,
     partial_folder,
+    report_left_out,
+    report_skipped,
     rows_in,
-    tell_left_out,
-    tell_reasons,
     write,
 )
 from headlight.cli.embed.embed_options import (
@@ -30,9 +30,9 @@ from headlight.cli.embed.embed_options import (
 from headlight.cli.embed.job_checkpoint import Rows
 from headlight.cli.embed.progress import Progress
 from headlight.cli.embed.span_lines import add_spans, embed_spans
-from headlight.cli.error_advice import in_words
+from headlight.cli.error_advice import reworded
 from headlight.cli.files import UsageError, say
-from headlight.cli.input_lines import Given, given
+from headlight.cli.input_lines import InputLines, read_inputs
 from headlight.cli.shared_options import (
     add_connection,
     add_output,
@@ -138,7 +138,7 @@ def run_embed(arguments: argparse.Namespace) -> int:
         raise UsageError(
             "--id-field: text and npy hold vectors alone; use --format json, jsonl or npz"
         )
-    inputs = given(arguments)
+    inputs = read_inputs(arguments)
     listed = inputs.name is not None
     progress = Progress(
         len(inputs.texts), reports=arguments.progress if listed else bool(arguments.progress)
@@ -173,14 +173,14 @@ def run_embed(arguments: argparse.Namespace) -> int:
                 add_rows(rows, inputs, encode, arguments.skip_bad, model.ref, progress, options)
             finally:
                 progress.clear()
-            tell_reasons(rows, inputs)
+            report_skipped(rows, inputs)
             write(rows, inputs, model.ref, arguments, folder)
-            return tell_left_out(rows, arguments.format, arguments.out)
+            return report_left_out(rows, arguments.format, arguments.out)
 
 
 def add_rows(
     rows: Rows,
-    inputs: Given,
+    inputs: InputLines,
     encode: Callable[[Sequence[Input]], Embeddings],
     skip: bool,
     ref: ModelRef,
@@ -199,7 +199,7 @@ def add_rows(
 
     progress.begin(len(rows))
     encode_blocks(
-        texts, problems, encode, take, skip=skip, first=len(rows), reword=in_words, **options
+        texts, problems, encode, take, skip=skip, first=len(rows), reword=reworded, **options
     )
 
 

@@ -21,9 +21,9 @@ from headlight.cli.embed.embed_output import (
     write_npy,
     write_npz,
 )
-from headlight.cli.embed.job_checkpoint import OUTPUT, Rows, opened_rows, tell_kept
+from headlight.cli.embed.job_checkpoint import OUTPUT, Rows, opened_rows, report_kept
 from headlight.cli.files import PARTIAL, UsageError, is_terminal, say, screen, show, writing
-from headlight.cli.input_lines import Given
+from headlight.cli.input_lines import InputLines
 from headlight.cli.output_files import count_text, say_written
 from headlight.interface.arguments import Input
 from headlight.results import Embeddings, ModelRef
@@ -43,7 +43,11 @@ def partial_folder(out: str) -> Path | None:
 
 
 def write(
-    rows: Rows, inputs: Given, model: ModelRef, arguments: argparse.Namespace, folder: Path | None
+    rows: Rows,
+    inputs: InputLines,
+    model: ModelRef,
+    arguments: argparse.Namespace,
+    folder: Path | None,
 ) -> None:
     """Write the requested output from all rows, and report a file.
 
@@ -72,7 +76,7 @@ def write(
 
 
 def parts(
-    rows: Rows, inputs: Given, model: ModelRef, arguments: argparse.Namespace
+    rows: Rows, inputs: InputLines, model: ModelRef, arguments: argparse.Namespace
 ) -> Iterator[str]:
     """Return the parts of an output that is text."""
     if is_preview(arguments):
@@ -116,7 +120,7 @@ def replacing(out: str, folder: Path | None) -> Iterator[BinaryIO]:
 LISTS = ("json", "jsonl", "npz")  # formats that name the skipped lines
 
 
-def tell_reasons(rows: Rows, inputs: Given) -> None:
+def report_skipped(rows: Rows, inputs: InputLines) -> None:
     """Report the number of truncated inputs, and each skipped input with its reason."""
     counts = rows.counts()
     if cut := int((counts[0] != counts[2]).sum()):
@@ -125,7 +129,7 @@ def tell_reasons(rows: Rows, inputs: Given) -> None:
         say(f"{inputs.describe(place, why)} (skipped)")
 
 
-def tell_left_out(rows: Rows, form: str | None, out: str | None) -> int:
+def report_left_out(rows: Rows, form: str | None, out: str | None) -> int:
     """Report how many inputs were skipped, and where they are listed. Return the exit code."""
     if not rows.skipped:
         return 0
@@ -184,5 +188,5 @@ def rows_in(
         try:
             yield rows
         except BaseException as error:
-            tell_kept(len(rows), len(inputs), "texts", str(folder), error)
+            report_kept(len(rows), len(inputs), "texts", str(folder), error)
             raise

@@ -271,7 +271,7 @@ def other_settings(before: Mapping[str, object], now: Mapping[str, object]) -> l
     return [name for name in names if before.get(name) != now.get(name)]
 
 
-def how_to_resume(error: BaseException) -> str:
+def resume_advice(error: BaseException) -> str:
     """Return the advice after an error that ended a job."""
     # The vectors may be comparable again later: after a rollback, or if only some replicas have the
     # new weights so far.
@@ -280,7 +280,7 @@ def how_to_resume(error: BaseException) -> str:
     return f"the same command goes on from there{until}"
 
 
-def tell_kept(count: int, total: int, noun: str, place: str, error: BaseException) -> None:
+def report_kept(count: int, total: int, noun: str, place: str, error: BaseException) -> None:
     """Report, after an error that ended a job, how far it came and how to continue.
 
     Args:
@@ -292,7 +292,7 @@ def tell_kept(count: int, total: int, noun: str, place: str, error: BaseExceptio
     """
     done = f"{count:,} of {total:,} {noun}"
     if count:
-        say(f"{done} are kept in {place}; {how_to_resume(error)}")
+        say(f"{done} are kept in {place}; {resume_advice(error)}")
     elif isinstance(error, KeyboardInterrupt):
         say(f"{done} were finished; the same command begins anew")
 

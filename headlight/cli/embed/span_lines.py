@@ -12,7 +12,7 @@ from headlight.cli.embed.embed_files import replacing
 from headlight.cli.embed.embed_options import check_kind, encoder_of
 from headlight.cli.embed.embed_output import json_numbers
 from headlight.cli.files import UsageError, show
-from headlight.cli.input_lines import Given, given
+from headlight.cli.input_lines import InputLines, read_inputs
 from headlight.cli.output_files import count_text, say_written
 from headlight.cli.shared_options import reading
 from headlight.client.channel import READY_SECONDS
@@ -60,7 +60,7 @@ def embed_spans(arguments: argparse.Namespace) -> None:
     for option, value in (("progress", arguments.progress), ("retry-for", arguments.retry_for)):
         if value is not None:
             raise UsageError(f"--{option}: is not for --spans; leave it out")
-    inputs = given(arguments)
+    inputs = read_inputs(arguments)
     with encoder_of(arguments, 1, READY_SECONDS) as client:
         check_kind(arguments, client.model())
         vectors = client.span_vectors(
@@ -81,7 +81,7 @@ def embed_spans(arguments: argparse.Namespace) -> None:
     say_written(arguments.out, count_text(sum(map(len, vectors)), "vector"))
 
 
-def lines(vectors: Sequence[SpanVectors], inputs: Given) -> Iterator[str]:
+def lines(vectors: Sequence[SpanVectors], inputs: InputLines) -> Iterator[str]:
     """Yield a line of JSON for each span: text (from 0) or id, characters, tokens and vector."""
     for place, each in enumerate(vectors):
         name: dict[str, object] = {"text": place}

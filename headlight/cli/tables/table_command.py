@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from headlight.bulk.row_blocks import BlockSize, JobRetries
 from headlight.bulk.signals import ended_by_sigterm
 from headlight.cli.embed.embed_options import check_kind, encoder_of, encoding, is_service
-from headlight.cli.embed.job_checkpoint import tell_kept
+from headlight.cli.embed.job_checkpoint import report_kept
 from headlight.cli.embed.progress import Progress
 from headlight.cli.files import PARTIAL, say
 from headlight.cli.output_files import count_text
@@ -94,7 +94,7 @@ def run_on(
             rejected = folder.rejected
             folder.remove()
             say(f"{arguments.out} is complete: an earlier run was ended after it")
-            return tell_rejected(arguments, rejected, source.rows)
+            return report_rejected(arguments, rejected, source.rows)
         run_parts(job, folder, arguments.part_rows, source.rows, progress, stop)
         return finish(arguments, folder, settings, source.rows)
 
@@ -114,7 +114,7 @@ def run_parts(
         job.run(size, progress, stop)
     except BaseException as error:
         progress.clear()
-        tell_kept(folder.kept(size, rows), rows, "rows", folder.name, error)
+        report_kept(folder.kept(size, rows), rows, "rows", folder.name, error)
         raise
     progress.clear()
 
@@ -132,10 +132,10 @@ def finish(
     if is_joined(arguments):
         folder.join(arguments.out, rejected_file(arguments), len(sizes))
     say(f"wrote {arguments.out}: {count_text(good, 'vector')}")
-    return tell_rejected(arguments, rejected, rows)
+    return report_rejected(arguments, rejected, rows)
 
 
-def tell_rejected(arguments: argparse.Namespace, rejected: int, rows: int) -> int:
+def report_rejected(arguments: argparse.Namespace, rejected: int, rows: int) -> int:
     """Report how many rows have no vector, and where they are listed. Return the exit code."""
     if not rejected:
         return 0

@@ -15,7 +15,7 @@ from headlight.bulk.row_blocks import BlockSize, JobRetries, check_weights, enco
 from headlight.bulk.signals import result_of, undisturbed
 from headlight.bulk.table_columns import read_texts, value_of, vector_column
 from headlight.cli.embed.progress import Progress
-from headlight.cli.error_advice import in_words
+from headlight.cli.error_advice import reworded
 from headlight.cli.tables.growing_part import GrowingPart
 from headlight.cli.tables.part_folder import PartFolder, Piece
 from headlight.cli.tables.table_source import TableSource
@@ -87,7 +87,7 @@ class PartEncoder:
             stop=lambda: None,  # `TableJob.run` does
             skip=True,
             first=first,
-            reword=in_words,
+            reword=reworded,
             **self._options,
         )
 

@@ -18,7 +18,7 @@ ARENAS = 2
 TRIM_SECONDS = 10.0
 
 
-def settle_allocator() -> None:
+def configure_allocator() -> None:
     """Make threads share heaps, and trim these regularly. Call it before other threads start.
 
     A setting in the environment takes precedence. A C library other than glibc is left alone.

@@ -44,7 +44,7 @@ async def prepare(config: Config, environ: Mapping[str, str], steps: StartupStep
         return config.bundle
     try:
         model = await asyncio.to_thread(find_model, config.model, config.revision)
-        options = _asked(config)
+        options = _export_options(config)
         if isinstance(model, Path):
             # A precision is chosen among those of the bundle; the others only an export can set.
             if idle := options.keys() - {"precision"}:
@@ -68,7 +68,7 @@ async def prepare(config: Config, environ: Mapping[str, str], steps: StartupStep
     return entry.bundle
 
 
-def _asked(config: Config) -> dict[str, object]:
+def _export_options(config: Config) -> dict[str, object]:
     """Return the options of the export: those that change the bundle."""
     # OpenVINO needs no other export: every bundle has the graphs that it computes with.
     precision = config.precision if config.provider != "openvino" else "fp32"

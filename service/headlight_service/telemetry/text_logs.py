@@ -86,7 +86,7 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
-def noteworthy(record: logging.LogRecord) -> bool:
+def is_noteworthy(record: logging.LogRecord) -> bool:
     """Return whether a reader would miss the line.
 
     The table shows the ports, and a drain without calls ends in the next line.
@@ -104,7 +104,7 @@ def configure(level: str, log_format: str) -> None:
     """Send all logs to standard error, in the form of --log-format; see json_logs.configure."""
     if is_text(log_format):
         formatter = TextFormatter(STDERR if _on_terminal() else None)
-        json_logs.configure(level, formatter=formatter, filters=(noteworthy,))
+        json_logs.configure(level, formatter=formatter, filters=(is_noteworthy,))
     else:
         json_logs.configure(level)
 

@@ -38,23 +38,25 @@ class StrayOutput(io.TextIOBase):
 
 def redirect() -> None:
     """Send uncaught exceptions and stray output to the log."""
-    sys.excepthook = _of_main
-    sys.unraisablehook = _of_finalizer
-    threading.excepthook = _of_thread
+    sys.excepthook = _log_uncaught
+    sys.unraisablehook = _log_unraisable
+    threading.excepthook = _log_thread
     sys.stderr = StrayOutput()
 
 
-def _of_main(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _log_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
     log.critical("ended by a bug", extra={"event": "crashed", **describe(error)})
 
 
-def _of_thread(args: threading.ExceptHookArgs) -> None:
+def _log_thread(args: threading.ExceptHookArgs) -> None:
     if args.exc_value is not None and not isinstance(args.exc_value, SystemExit):
         log.error(
             "a thread ended by a bug", extra={"event": "thread_failed", **describe(args.exc_value)}
         )
 
 
-def _of_finalizer(args: Any) -> None:
+def _log_unraisable(args: Any) -> None:
     what = describe(args.exc_value) if args.exc_value is not None else {}
     log.error("an exception could not be raised", extra={"event": "unraisable", **what})

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the s
 # Eight threads that allocate at once; glibc lists its heaps on standard error.
 PROGRAM = """
 import ctypes, sys, threading
-from headlight_service.app.allocator import settle_allocator
+from headlight_service.app.allocator import configure_allocator
 if sys.argv[1] == "ours":
-    settle_allocator()
+    configure_allocator()
 library = ctypes.CDLL(None)
 library.malloc.restype = ctypes.c_void_p
 together = threading.Barrier(8)
@@ -41,7 +41,7 @@ HOLES = """
 import os
 from headlight_service.app import allocator
 allocator.TRIM_SECONDS = 0.01
-allocator.settle_allocator()
+allocator.configure_allocator()
 resident = lambda: int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 bytearray(b"x") * (24 << 20)  # freed at once: from here on glibc keeps what is smaller
 before, kept = resident(), []

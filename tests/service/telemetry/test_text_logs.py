@@ -23,7 +23,7 @@ def stream() -> Iterator[io.StringIO]:
     handlers, level = root.handlers[:], root.level
     root.handlers.clear()
     stream = io.StringIO()
-    json_logs.configure("info", stream, TextFormatter(), (text_logs.noteworthy,))
+    json_logs.configure("info", stream, TextFormatter(), (text_logs.is_noteworthy,))
     yield stream
     logging.captureWarnings(False)
     root.handlers[:] = handlers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -22,31 +22,15 @@ def turns(everyone: Sequence[T], rounds: int, warm_up: int = 1) -> Iterator[tupl
             yield number, one
 
 
-def results(
-    contestants: Mapping[str, Callable[[], T]], rounds: int, warm_up: int = 1
-) -> dict[str, list[T]]:
-    """Return what each contestant returns in each round that counts."""
-    by_name: dict[str, list[T]] = {name: [] for name in contestants}
-    for number, name in turns(list(contestants), rounds, warm_up):
-        taken = contestants[name]()
-        if number >= 0:
-            by_name[name].append(taken)
-    return by_name
-
-
 def times(contestants: Contestants, rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
     """Return the milliseconds of each contestant in each round that counts."""
-
-    def timed(work: Callable[[], object]) -> float:
+    by_name: dict[str, list[float]] = {name: [] for name in contestants}
+    for number, name in turns(list(contestants), rounds, warm_up):
         begin = time.perf_counter()
-        work()
-        return 1000 * (time.perf_counter() - begin)
-
-    return results(
-        {name: lambda work=work: timed(work) for name, work in contestants.items()},  # type: ignore[misc]
-        rounds,
-        warm_up,
-    )
+        contestants[name]()
+        if number >= 0:
+            by_name[name].append(1000 * (time.perf_counter() - begin))
+    return by_name
 
 
 def medians(contestants: Contestants, rounds: int) -> dict[str, float]:

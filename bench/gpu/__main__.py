@@ -146,15 +146,15 @@ class Run:
         one = sizes.MINILM if sizes.MINILM in options.sizes else chief
         precision = "fp32" if self.rehearsal else "fp16"
         plan = served.Plan(
-            bundles / one,
-            precision,
-            device,
-            options.tokens // 2,
-            (options.tokens // 4, options.tokens // 2, options.tokens),
-            options.texts,
-            options.group,
-            options.requests,
-            options.out.parent / "gpu-work" if self.rehearsal else Path("build/gpu/work"),
+            bundle=bundles / one,
+            precision=precision,
+            device=device,
+            batch_tokens=options.tokens // 2,
+            alone=(options.tokens // 4, options.tokens // 2, options.tokens),
+            texts=options.texts,
+            group=options.group,
+            requests=options.requests,
+            work=options.out.parent / "gpu-work" if self.rehearsal else Path("build/gpu/work"),
         )
         sections: dict[str, Callable[[Deadline], Any]] = {
             "ceilings": lambda mine: device.ceilings(mine.remaining / 40, self.rehearsal),
@@ -168,21 +168,21 @@ class Run:
             speed.SECTION: self._speed,
             served.SECTION: lambda mine: served.served(plan, budget, mine),
             served_answers.ATTENTION_SECTION: lambda mine: served_answers.attention_cost(
-                bundles,
-                [s for s in options.sizes if s != sizes.LARGE],
-                self._shapes(),
-                device,
-                precision,
-                budget,
-                mine,
+                bundles=bundles,
+                names=[s for s in options.sizes if s != sizes.LARGE],
+                shapes=self._shapes(),
+                device=device,
+                precision=precision,
+                budget=budget,
+                deadline=mine,
             ),
             tricks.SECTION: lambda mine: tricks.experiments(
-                bundles / chief_of(options.sizes),
-                bundles / forms.FOLDER,
-                device,
-                options.tokens,
-                budget,
-                mine,
+                bundle=bundles / chief_of(options.sizes),
+                forms=bundles / forms.FOLDER,
+                device=device,
+                tokens=options.tokens,
+                budget=budget,
+                deadline=mine,
             ),
         }
         for name, section in sections.items():
@@ -197,14 +197,14 @@ class Run:
         """Measure row by row, so that finished rows are never lost."""
         options = self.options
         setting = speed.Setting(
-            options.bundles,
-            options.sizes,
-            options.lengths,
-            options.tokens,
-            self.device,
-            Allowance(COMPILING * mine.remaining, self._clock, mine),
-            options.compile_backend,
-            min(MOST_COMPARED, options.texts),
+            bundles=options.bundles,
+            sizes=options.sizes,
+            lengths=options.lengths,
+            tokens=options.tokens,
+            device=self.device,
+            allowance=Allowance(COMPILING * mine.remaining, self._clock, mine),
+            backend=options.compile_backend,
+            texts=min(MOST_COMPARED, options.texts),
         )
         rows = self.numbers[speed.SECTION] = []
         for row in speed.speed(setting, self.budget, mine):

@@ -219,12 +219,12 @@ def opened(
     graph = runtime.bundle.manifest.graph("embed", device.provider, precision)
     expected = SECONDS_A_LAYER * encoder.config.layers
     return Field(
-        bundle.name,
-        precision,
-        runtime,
-        Bare(bundle / graph.file, device),
-        peers(encoder, device, precision, allowance, backend, expected),
-        reference(encoder, device),
-        device,
-        chief,
+        name=bundle.name,
+        precision=precision,
+        runtime=runtime,
+        bare=Bare(bundle / graph.file, device),
+        torch=peers(encoder, device, precision, allowance, backend, expected),
+        exact=reference(encoder, device),
+        device=device,
+        chief=chief,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import statistics
 import sys
@@ -61,25 +62,16 @@ class Plan:
         A request may be as large as the queue, so that none is refused.
         """
         queue = str(max(1 << 20, 64 * self.batch_tokens))
-        return (
-            *(
-                "--provider",
-                self.device.provider,
-                "--precision",
-                self.precision,
-                "--attention",
-                "off",
-            ),
-            *(
-                "--batch-tokens",
-                str(self.batch_tokens),
-                "--max-request-tokens",
-                queue,
-                "--max-queue-tokens",
-                queue,
-            ),
-            *(("--gpu-device", str(self.device.index)) if self.device.provider == "cuda" else ()),
-        )
+        options = {
+            "--provider": self.device.provider,
+            "--precision": self.precision,
+            "--attention": "off",
+            "--batch-tokens": str(self.batch_tokens),
+            "--max-request-tokens": queue,
+            "--max-queue-tokens": queue,
+        }
+        options |= {"--gpu-device": str(self.device.index)} if self.device.kind == "cuda" else {}
+        return (*itertools.chain.from_iterable(options.items()),)
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
@@ -117,17 +109,15 @@ def served(plan_: Plan, budget: Budget, deadline: Deadline) -> dict[str, Any]:
     tokens = [len(one) for one in ids.values()]
     file.write_text(json.dumps({"texts": list(ids), "tokens": tokens}), encoding="utf-8")
     load = Worker(sys.executable, "bench.serving.load", str(file), log=plan_.work / "logs/load.log")
-    python = sys.executable
     operations = flops(manifest, tokens)
     setting = Serving(
-        python,
-        plan_.bundle,
-        plan_.bundle.absolute(),
-        file,
-        tokens,
-        operations,
-        plan_.work.absolute(),
-        load,
+        model=plan_.bundle,
+        bundle=plan_.bundle.absolute(),
+        texts=file,
+        tokens=tokens,
+        flops=operations,
+        work=plan_.work.absolute(),
+        load=load,
     )
     everyone: list[Contestant] = [
         Unchecked(plan_, setting, deadline),

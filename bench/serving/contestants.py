@@ -31,7 +31,6 @@ class Setting:
         load: the load generator.
     """
 
-    python: str
     model: Path
     bundle: Path
     texts: Path
@@ -51,14 +50,13 @@ def setting_of(work: Path, model: Path, bundle: Path, count: int) -> Setting:
     tokens = json.loads(texts.read_text(encoding="utf-8"))["tokens"]
     load = Worker(sys.executable, "bench.serving.load", str(texts), log=work / "logs/load.log")
     return Setting(
-        sys.executable,
-        model.absolute(),
-        bundle.absolute(),
-        texts,
-        tokens,
-        flops(Bundle(bundle).manifest, tokens),
-        work.absolute(),
-        load,
+        model=model.absolute(),
+        bundle=bundle.absolute(),
+        texts=texts,
+        tokens=tokens,
+        flops=flops(Bundle(bundle).manifest, tokens),
+        work=work.absolute(),
+        load=load,
     )
 
 
@@ -106,14 +104,14 @@ class Contestant(abc.ABC):
             sum(values[i] for i in order) for values in (self._setting.tokens, self._setting.flops)
         )
         return Taken(
-            len(order),
-            int(tokens),
-            flops,
-            cost["seconds"],
-            cost["cpu"],
-            cost.get("load_cpu"),
-            tuple(cost.get("latencies", ())),
-            cost.get("padding"),
+            texts=len(order),
+            tokens=int(tokens),
+            flops=flops,
+            seconds=cost["seconds"],
+            cpu=cost["cpu"],
+            load_cpu=cost.get("load_cpu"),
+            latencies=tuple(cost.get("latencies", ())),
+            padding=cost.get("padding"),
         )
 
     def vectors(self) -> Floats:
@@ -163,7 +161,7 @@ class Engine(InProcess):
     def _worker(self) -> tuple[str, ...]:
         setting = self._setting
         arguments = (str(setting.bundle), str(setting.texts), *self._flags)
-        return setting.python, "bench.peers.engine", *arguments
+        return sys.executable, "bench.peers.engine", *arguments
 
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
         if workload.name in (LIST, ONE):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,7 @@ class PlainLoop(InProcess):
 
     def _worker(self) -> tuple[str, ...]:
         setting = self._setting
-        worker = (setting.python, "bench.peers.plain")
+        worker = (sys.executable, "bench.peers.plain")
         return *worker, str(setting.bundle), str(setting.texts), self.precision
 
     def tune(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -206,7 +207,7 @@ class Run:
 
     def _peak(self) -> dict[str, float]:
         """Measure the peak, in the environment with the most libraries for products."""
-        python = str(PEERS) if PEERS.exists() else self._setting.python
+        python = str(PEERS) if PEERS.exists() else sys.executable
         seconds = "0.1" if self._options.quick else "1.5"
         gflops: dict[str, float] = json.loads(run([python, "-m", "bench.serving.peak", seconds]))
         return gflops | {"cores": len(os.sched_getaffinity(0))}

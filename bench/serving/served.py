@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -101,7 +102,7 @@ class Front(Headlight):
     def __init__(self, setting: Setting) -> None:
         super().__init__("the front", "fp32", setting, ())
         module = ("-m", "bench.front_server", "front", "--truncation", "end")
-        self._command = [setting.python, *module, "--bundle", str(setting.bundle)]
+        self._command = [sys.executable, *module, "--bundle", str(setting.bundle)]
 
     def start(self) -> None:
         self.serve(START_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
@@ -31,18 +32,12 @@ def check_invariants(renderings: Renderings) -> Iterable[str]:
         # KServe makes the Services, and exposes one port of a pod.
         held = [] if name == KSERVE else networking.INVARIANTS
         yield from (f"{name}: {line}" for line in invariants.breaches(manifests, held))
-        yield from (
-            f"{name}: {line}"
-            for line in networking.routes_lead_somewhere(manifests, renderings[SERVING])
+        lines = (
+            networking.routes_lead_somewhere(manifests, renderings[SERVING]),
+            networking.gateways_believe_the_service(manifests, renderings[TLS]),
+            networking.jobs_are_not_served(manifests, renderings[SERVING]),
         )
-        yield from (
-            f"{name}: {line}"
-            for line in networking.gateways_believe_the_service(manifests, renderings[TLS])
-        )
-        yield from (
-            f"{name}: {line}"
-            for line in networking.jobs_are_not_served(manifests, renderings[SERVING])
-        )
+        yield from (f"{name}: {line}" for line in itertools.chain(*lines))
     yield from sources.breaches()
 
 

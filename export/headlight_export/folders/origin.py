@@ -128,7 +128,15 @@ def _read_foreign(
     about = f"{length}; {_about(finished.config.pooling, pooling_source, left)}"
     other = other_use(recipe.kind, config) if pooling_source != MODULES else None
     task = f"embed (--pooling; {other}: that head is left out)" if other else "embed"
-    return Origin(finished, tokenizer, family, digest, recipe, about, task)
+    return Origin(
+        encoder=finished,
+        tokenizer=tokenizer,
+        family=family,
+        weights_sha256=digest,
+        recipe=recipe,
+        about=about,
+        task=task,
+    )
 
 
 def _pooling_source(recipe: Recipe, requested: str | None) -> str:
@@ -201,12 +209,12 @@ def _read_own(folder: Path) -> Origin:
         # No mapping.
         left = [name for name in file.keys() if not name.startswith(ENCODER_PREFIX)]  # noqa: SIM118
     return Origin(
-        encoder,
-        tokenizer,
-        OURS,
-        sha256([folder / WEIGHTS]),
-        recipe,
-        _about(encoder.config.pooling, CONFIG, left),
+        encoder=encoder,
+        tokenizer=tokenizer,
+        family=OURS,
+        weights_sha256=sha256([folder / WEIGHTS]),
+        recipe=recipe,
+        about=_about(encoder.config.pooling, CONFIG, left),
     )
 
 

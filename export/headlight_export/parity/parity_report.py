@@ -204,14 +204,14 @@ def _row(case: Case, output: str, error: float, runtime: Runtime) -> Row:
     limits = runtime.bundle.manifest.tolerance(provider, precision).limits
     padding = max(case.lengths) * len(case.lengths) - sum(case.lengths)
     return Row(
-        case.name,
-        case.lengths,
-        padding,
-        output,
-        provider,
-        precision,
-        error,
-        limits[OUTPUTS[output].tolerance],
+        case=case.name,
+        lengths=case.lengths,
+        padding=padding,
+        output=output,
+        provider=provider,
+        precision=precision,
+        max_error=error,
+        tolerance=limits[OUTPUTS[output].tolerance],
     )
 
 

@@ -155,14 +155,14 @@ class Server:
         config = self._config
         access = security_of(config, self._metrics)
         self._grpc = build_server(
-            config,
-            self._servicers,
-            self._readiness,
-            self._metrics,
-            self._in_flight,
-            self._on_grpc,
-            access.authenticator,
-            self._tracing,
+            config=config,
+            servicers=self._servicers,
+            readiness=self._readiness,
+            metrics=self._metrics,
+            in_flight=self._in_flight,
+            observe=self._on_grpc,
+            authenticator=access.authenticator,
+            tracing=self._tracing,
         )
         with taken("--grpc", config.grpc) as reserved:
             address = Address(config.grpc.host, reserved.getsockname()[1])
@@ -369,13 +369,13 @@ def _table(
         "--token-file": config.auth_tokens,
     }
     return startup_table(
-        ref,
-        manifest.source.get("hub") or {},
-        proof,
-        limit,
-        {"gRPC": grpc, **_api_address(config, api), "metrics": http},
-        [*commands, "info"],
-        [name for name, needed in options.items() if needed is not None],
+        model=ref,
+        hub=manifest.source.get("hub") or {},
+        proof=proof,
+        limit=limit,
+        addresses={"gRPC": grpc, **_api_address(config, api), "metrics": http},
+        commands=[*commands, "info"],
+        client_options=[name for name, needed in options.items() if needed is not None],
         page=config.page == "on",
     )
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.prometheus.names import metric_names, selectors, without_conditions
+from deploy.prometheus.names import metric_names
+from tests.promql import selectors, without_conditions
 
 
 @pytest.mark.parametrize(

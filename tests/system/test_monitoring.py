@@ -22,11 +22,12 @@ import yaml
 from deploy.check.rules import queries, substituted
 from deploy.grafana import dashboard
 from deploy.prometheus import sources
-from deploy.prometheus.names import KUBE_STATE, selectors, without_conditions
+from deploy.prometheus.names import KUBE_STATE
 from headlight import AttentionSpec, Client, InvalidInput, Unauthenticated
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from tests.certificates import Authority
+from tests.promql import selectors, without_conditions
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 from tests.system.scraper import Prometheus

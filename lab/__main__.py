@@ -21,8 +21,9 @@ from lab.experiments.reversal import LENGTH
 from lab.page.page import write
 from lab.pictures import attention, encodings, measured, pruning
 from lab.plans import Training
-from lab.results import lines, load, save
+from lab.results import load, save
 from lab.runner import EXPERIMENTS, all_jobs, comparisons, run_all
+from lab.summary import lines
 from lab.training import held_out
 
 DOCS, CHECKPOINTS, QUICK = Path("docs"), Path("build/lab"), Path("build/lab-quick")

@@ -1,4 +1,4 @@
-"""Reading and writing of results.json, and a summary of it.
+"""Reading and writing of results.json.
 
 It holds one list of runs for each experiment, each run with its task, scheme, seed, theta and
 variant.
@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from lab.page.figures import GOAL, steps_text, steps_to_goal
 
 FILE = "results.json"
 DIGITS = 4  # significant ones; seeds differ in the third
@@ -73,37 +71,3 @@ class Range:
         """Format like `percent`, but as they are, with so many decimals."""
         least, mean, most = (f"{value:.{digits}f}" for value in (self.least, self.mean, self.most))
         return mean if least == most else f"{mean} ({least}–{most})"
-
-
-def lines(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
-    """Return the figures of each run; accuracies and shares are in per cent."""
-    result = []
-    for run in (run for runs in results.values() for run in runs):
-        theta = f"theta {run['theta']:g}" if run["scheme"] == "rope" else ""
-        name = " ".join(filter(None, (run["task"], run["scheme"], theta, run["variant"])))
-        figures = list(leaves({key: run[key] for key in run if key not in ABOUT}))
-        for order, curves in run.get("pruned", {}).items():
-            means = (100 * sum(point) / len(curves) for point in zip(*curves, strict=True))
-            figures.append(f"heads removed, {order}: {' '.join(f'{mean:.0f}' for mean in means)} %")
-        if "curve" in run:
-            steps = steps_text(Range.of([steps_to_goal(run)]))
-            figures.append(f"steps until {100 * GOAL:g} %: {steps}")
-        result.append(f"{name:34} {', '.join(figures)}")
-    return result
-
-
-ABOUT = ("task", "scheme", "theta", "variant", "seed")  # of the training, not figures
-
-
-def leaves(value: Any, name: str = "") -> Iterator[str]:
-    """Yield the numbers of a result, with their names. Lists (curves, maps) are left out."""
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from leaves(each, f"{name} {key}".strip())
-    elif isinstance(value, float):
-        shown = f"{value:.2f}" if value > 1 else f"{100 * value:.1f} %"
-        yield f"{name} {shown}"
-    elif isinstance(value, int):
-        yield f"{value:,} {name}"
-    elif isinstance(value, str):
-        yield f"{name} refused"

@@ -12,11 +12,10 @@ from lab.page.figures import (
     Results,
     asked,
     sampling_error,
-    steps_text,
     steps_to_goal,
-    table,
     unless_refused,
 )
+from lab.page.markdown_tables import steps_text, table
 from lab.page.verdicts import LEARNT, percent
 from lab.results import Range, Run, select
 

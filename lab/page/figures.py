@@ -1,29 +1,15 @@
-"""Figures that the page quotes, and its tables: read from results.json, over seeds."""
+"""Figures that the page quotes: read from results.json, over seeds."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lab.experiments.extrapolation import LENGTHS
 from lab.page.verdicts import ERRORS
 from lab.results import Range, Run, select
-
-
-def table(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """Return a table; the first line holds the titles."""
-    rows = [titles, ["---"] * len(titles), *lines]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
-
-def steps_text(steps: Range) -> str:
-    """Format steps, as "600 (550–650)"."""
-    if math.isinf(steps.most):
-        return "never" if math.isinf(steps.least) else f"{steps.least:.0f} to never"
-    return steps.number(0)
-
 
 Results = Mapping[str, Any]
 GOAL = 0.99  # accuracy from which a task counts as learnt

@@ -10,7 +10,8 @@ from lab.experiments.scaling import THETAS
 from lab.page import comparisons, predictions_comparisons
 from lab.page import figures as of
 from lab.page import scheme_tables as by_scheme
-from lab.page.figures import Results, steps_text, table
+from lab.page.figures import Results
+from lab.page.markdown_tables import steps_text, table
 from lab.page.predictions import PREDICTIONS
 from lab.page.verdicts import ERRORS, LEARNT, said
 from lab.pictures.attention import mirroring_head, reversing_layer, shown

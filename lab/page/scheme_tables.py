@@ -8,7 +8,8 @@ from lab.exact.properties import PROPERTIES
 from lab.experiments.extrapolation import LENGTHS, TRAINED
 from lab.experiments.scaling import KINDS
 from lab.page import figures as of
-from lab.page.figures import Results, steps_text, table
+from lab.page.figures import Results
+from lab.page.markdown_tables import steps_text, table
 from lab.page.predictions_scaling import LONG, SHORT
 from lab.page.verdicts import percent
 from lab.pictures.measured import CALLED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.results import lines
+from lab.summary import lines
 
 
 def test_each_run_has_a_line_with_its_numbers_and_refusals() -> None:

@@ -17,8 +17,9 @@ from torch import Tensor
 from headlight_export.families import FAMILIES, family_of, is_own
 from headlight_export.families.source import COMPUTED, Config, Unfit
 from headlight_export.folders.model_folder import Refused, check_readable, read_config, read_tensors
+from headlight_export.folders.pooling_choice import with_pooling
 from headlight_export.folders.sentence_folder import MODULES, Recipe, read_recipe
-from headlight_export.folders.task import other_use, with_pooling
+from headlight_export.folders.task import other_use
 from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 from headlight_export.writer.draft import sha256
 from headlight_model.checkpoint import (

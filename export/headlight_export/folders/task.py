@@ -1,4 +1,4 @@
-"""The task of a folder's model, and its pooling. Only models for vectors can be exported so far.
+"""The task of a folder's model. Only models for vectors can be exported so far.
 
 A folder says it in three places: `model_type` of config_sentence_transformers.json, the scores of a
 cross-encoder in config.json, and the classes of transformers in its `architectures`.
@@ -6,15 +6,10 @@ cross-encoder in config.json, and the classes of transformers in its `architectu
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from headlight_export.folders.model_folder import Refused
-from headlight_export.folders.sentence_folder import Recipe
 from headlight_model.checkpoint import printable
-from headlight_model.config import EncoderConfig
-from headlight_model.layers.pooling import POOLING
 
 SENTENCES = "SentenceTransformer"  # the model_type of models for vectors
 CROSS_ENCODER, CLASSIFIER = "CrossEncoder", "ForSequenceClassification"
@@ -72,52 +67,3 @@ def _classes(config: Mapping[str, Any]) -> str:
     some = ", ".join(printable(str(name)) for name in labels[:MOST_LABELS])
     more = f" and {len(labels) - MOST_LABELS} more" if labels[MOST_LABELS:] else ""
     return f"gives classes ({some}{more})" if labels else "gives classes"
-
-
-def with_pooling(
-    recipe: Recipe, config: dict[str, Any], built: EncoderConfig, requested: str | None
-) -> Recipe:
-    """Return the recipe with a pooling: the folder's, the requested one, or the family's usual."""
-    if requested is not None and requested not in POOLING:
-        raise Refused(f"--pooling {requested} is not known; choose one of {', '.join(POOLING)}")
-    if recipe.pooling is not None:
-        if requested not in (None, recipe.pooling):
-            raise Refused(
-                f"the folder pools by {recipe.pooling}, --pooling says {requested}; "
-                "leave --pooling out"
-            )
-        return recipe
-    if requested is None:
-        _check_use(recipe, config, built)
-    return dataclasses.replace(recipe, pooling=requested or built.pooling)
-
-
-def _check_use(recipe: Recipe, config: dict[str, Any], built: EncoderConfig) -> None:
-    """Check that the model was trained for vectors.
-
-    Raises:
-        Refused: it was not. The message has the option that exports it anyway.
-    """
-    if other := other_use(recipe.kind, config):
-        poolings = "last" if built.causal else "mean or cls"
-        raise Refused(
-            f"{other}, which is not exported yet, and the folder names no pooling; "
-            f"if its vectors are wanted, export with --pooling {poolings}"
-        )
-    if built.causal:
-        architectures = config.get("architectures")
-        names = (
-            [printable(str(name)) for name in architectures]
-            if isinstance(architectures, list)
-            else []
-        )
-        generating = next((name for name in names if "ForCausalLM" in name), None)
-        what = (
-            f"{generating} is a decoder with a generation head"
-            if generating
-            else "the model is a decoder"
-        )
-        raise Refused(
-            f"{what} and the folder does not name a pooling; if the model was trained to embed, "
-            "export with --pooling last"
-        )

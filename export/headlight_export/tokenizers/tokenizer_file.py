@@ -16,14 +16,8 @@ from headlight.runtime.tokenization.tokenizer import open_tokenizer
 from headlight.runtime.tokenization.tokenizer_probe import limit_of
 from headlight_export.folders.max_length import TOKENIZER_CONFIG
 from headlight_export.folders.model_folder import Refused, read_object
-from headlight_export.tokenizers.added_tokens import (
-    BART,
-    GPT2,
-    QWEN2,
-    ROBERTA,
-    check_added,
-    class_of,
-)
+from headlight_export.tokenizers.added_tokens import check_added
+from headlight_export.tokenizers.tokenizer_class import BART, GPT2, QWEN2, ROBERTA, class_of
 from headlight_export.tokenizers.unigram import parts_of, split_at_white_space
 from headlight_export.tokenizers.wordpiece import CONVERT, VOCAB, apply_settings, build
 from headlight_model.config import EncoderConfig

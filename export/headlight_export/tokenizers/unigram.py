@@ -12,7 +12,7 @@ from typing import Any
 import tokenizers
 from tokenizers import normalizers, pre_tokenizers
 
-from headlight_export.tokenizers.added_tokens import CAMEMBERT, XLM_ROBERTA
+from headlight_export.tokenizers.tokenizer_class import CAMEMBERT, XLM_ROBERTA
 
 # The classes' pre-tokenizers, and those of many a tokenizer.json; any others are left unchanged.
 SPLIT, PLAIN = ["WhitespaceSplit", "Metaspace"], ["Metaspace"]

@@ -11,7 +11,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from headlight_export.folders.max_length import TOKENIZER_CONFIG
 from headlight_export.folders.model_folder import Refused, read_object
-from headlight_export.tokenizers.added_tokens import MPNET
+from headlight_export.tokenizers.tokenizer_class import MPNET
 
 VOCAB, ADDED = "vocab.txt", "added_tokens.json"
 CONVERT = "convert it: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"

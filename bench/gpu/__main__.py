@@ -1,6 +1,6 @@
 """GPU benchmark of less than 8 minutes: parity with PyTorch, speed, and speed over the wire.
 
-    python -m bench.gpu prepare       # once: bundles and graphs, under build/gpu/bundles;
+    python -m bench.gpu prepare       # once: bundles, under build/gpu/bundles;
                                       # needs torch, onnx and onnxscript
     python -m bench.gpu               # measures; writes gpu.json, gpu.md, gpu.png to bench/results
     python -m bench.gpu prepare --provider cpu && python -m bench.gpu --provider cpu
@@ -27,7 +27,6 @@ from typing import Any
 import torch
 
 from bench.gpu import (
-    forms,
     parity,
     report,
     served,
@@ -35,7 +34,6 @@ from bench.gpu import (
     sizes,
     speed,
     texts,
-    tricks,
 )
 from bench.gpu.budget import MOST_ROUNDS, Allowance, Budget, Clock, Deadline, watchdog
 from bench.gpu.device import Device
@@ -43,17 +41,14 @@ from bench.gpu.interleaved import in_one_line
 from bench.gpu.prepare import Unprepared, prepare, require
 from headlight.errors import BundleError
 
-# Seconds, relative to each other. Sections of criteria come first; those that might break the
-# device, last.
+# Seconds, relative to each other. Sections of criteria come first.
 SHARES = {
     "ceilings": 10,
     "parity": 60,
-    "operator": 10,
     served_answers.SHORT_SECTION: 10,
     speed.SECTION: 215,
     served.SECTION: 70,
     served_answers.ATTENTION_SECTION: 35,
-    tricks.SECTION: 50,
 }
 MOST_COMPARED = 400  # texts compared with PyTorch, which encodes each alone
 COMPILING = 0.45  # of the time of a compiling section, at most
@@ -161,7 +156,6 @@ class Run:
             "parity": lambda mine: parity.parity(
                 bundles, options.trained, device, min(MOST_COMPARED, options.texts), mine
             ),
-            "operator": lambda _: forms.operator_table(device),
             served_answers.SHORT_SECTION: lambda mine: served_answers.short_text(
                 bundles / one, device, budget, mine
             ),
@@ -173,14 +167,6 @@ class Run:
                 shapes=self._shapes(),
                 device=device,
                 precision=precision,
-                budget=budget,
-                deadline=mine,
-            ),
-            tricks.SECTION: lambda mine: tricks.experiments(
-                bundle=bundles / chief_of(options.sizes),
-                forms=bundles / forms.FOLDER,
-                device=device,
-                tokens=options.tokens,
                 budget=budget,
                 deadline=mine,
             ),
@@ -237,17 +223,6 @@ class Run:
         self.write()
 
 
-def chief_of(names: list[str]) -> str:
-    """Return the encoder for the experiments."""
-    return sizes.BASE if sizes.BASE in names else names[0]
-
-
-def prepared(options: argparse.Namespace) -> None:
-    """Prepare the bundles, and the graphs of the experiments."""
-    prepare(options.bundles, [*options.trained, *options.sizes])
-    forms.write_forms(sizes.encoder_of(chief_of(options.sizes)), options.bundles / forms.FOLDER)
-
-
 def main() -> int:
     """Return 0 if measured as far as possible; 1, with a reason, if nothing can be measured."""
     # Ending the run ends the service too.
@@ -256,7 +231,7 @@ def main() -> int:
     random.seed(0)
     torch.manual_seed(0)
     if options.what == "prepare":
-        prepared(options)
+        prepare(options.bundles, [*options.trained, *options.sizes])
         return 0
     try:
         Device(options.provider, options.gpu_device).check()

@@ -40,30 +40,21 @@ class Bare:
     Args:
         path: of the graph.
         device: to run on.
-        options: of the provider for CUDA, besides Headlight's own; other providers ignore them.
-        alone: refuse a graph that would run partly on the CPU.
     """
 
     def __init__(
         self,
-        path: Path | bytes,
+        path: Path,
         device: Device,
-        options: Mapping[str, str] | None = None,
-        *,
-        alone: bool = False,
     ) -> None:
         self._device = device
         settings = session_options(0)  # 0: as many threads as it likes
         providers: list[Any] = [CPU]
         if device.provider == "cuda":
             load_libraries()
-            providers.insert(0, (CUDA, provider_options(device.gpu) | dict(options or {})))
-            if alone:
-                settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-                providers.pop()
-        source = path if isinstance(path, bytes) else str(path)
+            providers.insert(0, (CUDA, provider_options(device.gpu)))
         self._session = onnxruntime.InferenceSession(
-            source, settings, providers=providers, enable_fallback=0
+            str(path), settings, providers=providers, enable_fallback=0
         )
         if device.provider == "cuda" and CUDA not in self._session.get_providers():
             raise RuntimeError("ONNX Runtime did not take the GPU for this session")
@@ -75,16 +66,12 @@ class Bare:
         self,
         inputs: Mapping[str, Tensor],
         outputs: Mapping[str, Tensor],
-        *,
-        host: Sequence[str] = (),
     ) -> Bound:
         """Bind a batch.
 
         Args:
             inputs: on the device, contiguous; names that the graph lacks are ignored.
-            outputs: tensors of the right shapes to write to, on the device, or on the host if
-                `host` names them.
-            host: outputs whose tensors are in the memory of the host.
+            outputs: tensors of the right shapes to write to, on the device.
         """
         binding = self._session.io_binding()
         for name in self.inputs:
@@ -98,9 +85,13 @@ class Bare:
                 value.data_ptr(),
             )
         for name, value in outputs.items():
-            kind, index = ("cpu", 0) if name in host else (self._device.kind, self._device.index)
             binding.bind_output(
-                name, kind, index, NUMPY[value.dtype], tuple(value.shape), value.data_ptr()
+                name,
+                self._device.kind,
+                self._device.index,
+                NUMPY[value.dtype],
+                tuple(value.shape),
+                value.data_ptr(),
             )
         return Bound(binding, dict(inputs), dict(outputs))
 

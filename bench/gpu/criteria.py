@@ -74,12 +74,12 @@ def _least(one: dict[str, Any]) -> float:
     return float(one["cosine"]["least"])
 
 
-def _largest(values: list[float], wanted: int) -> float | None:
-    return max(values) if len(values) == wanted else None
+def _largest(values: list[float], count: int) -> float | None:
+    return max(values) if len(values) == count else None
 
 
-def _smallest(values: list[float], wanted: int) -> float | None:
-    return min(values) if len(values) == wanted else None
+def _smallest(values: list[float], count: int) -> float | None:
+    return min(values) if len(values) == count else None
 
 
 def throughput(run: dict[str, Any]) -> list[Criterion]:

@@ -89,13 +89,6 @@ class Device:
             else None
         )
 
-    def used(self) -> int | None:
-        """Return the bytes of device memory in use by any process; None for a CPU."""
-        if self.provider != "cuda":
-            return None
-        free, total = torch.cuda.mem_get_info(self.index)
-        return total - free
-
     def describe(self) -> dict[str, Any]:
         """Return names and versions, for the report."""
         versions = {package: text for package in PACKAGES if (text := _version(package))}

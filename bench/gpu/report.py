@@ -35,12 +35,10 @@ def lines(run: dict[str, Any]) -> Lines:
         heading(run),
         ["## What was to be reached", "", *criteria_table(run)],
         ["## Against PyTorch", "", *parity_tables(run)],
-        ["## Forms of attention", "", *operator_table(run)],
         ["## Tokens a second", "", *speed_tables(run)],
         ["## One short text", "", *short_table(run)],
         ["## What attention costs", "", *attention_tables(run)],
         ["## Over the wire", "", *served_table(run)],
-        ["## Experiments", "", *experiment_tables(run)],
         ["## Not measured", "", *left_out(run)],
     ]
     return [line for part in parts for line in (*part, "")][:-1]
@@ -107,23 +105,6 @@ def parity_tables(run: dict[str, Any]) -> Lines:
             rows.append((name, precision, *outputs, whole, *cosine, texts, one["gate"] or "passes"))
     heads = ("", "", *OUTPUTS, "texts", "cosine of pooled, least", "mean", "texts", "start-up gate")
     return [*lines, *(table(heads, rows) if rows else [ABSENT])]
-
-
-def operator_table(run: dict[str, Any]) -> Lines:
-    rows = []
-    for one in run.get("operator", []):
-        masked = "with a mask" if one["masked"] else "no mask"
-        cells = [f"{one[name]:.1e}" if name in one else "" for name in ("context", "maps")]
-        rows.append((one["precision"], masked, one["gives"], *cells, one.get("error", "")))
-    about = (
-        "ONNX's operator `Attention` (opset 23) alone on the device, against NumPy in float64, "
-        "largest difference:"
-    )
-    return [
-        about,
-        "",
-        *(table(("", "", "gives", "context", "maps", "else"), rows) if rows else [ABSENT]),
-    ]
 
 
 def speed_tables(run: dict[str, Any]) -> Lines:
@@ -278,35 +259,6 @@ def served_table(run: dict[str, Any]) -> Lines:
     )
     heads = ("", "", "texts/s", "p50 ms", "p99 ms", "CPU ms a text")
     return [about, "", *table(heads, rows), *(["", *failed] if failed else [])]
-
-
-def experiment_tables(run: dict[str, Any]) -> Lines:
-    section = run.get("experiments", {})
-    parts: Lines = []
-    for name, one in section.items():
-        if not isinstance(one, dict):
-            continue
-        parts += [f"### {name[0].upper()}{name[1:]}", ""]
-        if "error" in one:
-            parts += [f"{ABSENT}: {one['error']}", ""]
-            continue
-        parts += [f"{one['about']}.", ""] if "about" in one else []
-        rows = []
-        for which, times in one["times"].items():
-            ms = (
-                f"{times['ms']:.3f}"
-                if "ms" in times
-                else f"{ABSENT}{': ' if times.get('error') else ''}{times.get('error', '')}"
-            )
-            extra = [f"{one['cosines'][which]:.7f}" if which in one.get("cosines", {}) else ""]
-            held = one.get("memory", {}).get(which)
-            rows.append((which, ms, *extra, "" if held is None else f"{held / 2**20:.0f}"))
-        parts += [*table(("", "ms", "least cosine", "MiB held"), rows), ""]
-    about = (
-        f"{section.get('encoder')} in {section.get('precision')}; "
-        "each experiment's contestants in turns."
-    )
-    return [about, "", *parts[:-1]] if parts else [ABSENT]
 
 
 def left_out(run: dict[str, Any]) -> Lines:

@@ -67,7 +67,6 @@ def run() -> dict[str, Any]:
             }
             for name in TRAINED
         },
-        "operator": [],
         "speed": [
             row(DOCSTRINGS, 32768, {ENGINE: 20.0, FUSED: 40.0, COMPILED: 22.0}),
             row(DOCSTRINGS, 8192, {ENGINE: 25.0, FUSED: 50.0, COMPILED: 30.0}),

@@ -1,4 +1,4 @@
-"""Other sections of `python -m bench.gpu`: ceilings, experiments, and starting the service."""
+"""Other sections of `python -m bench.gpu`: ceilings, and starting the service."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ import pytest
 import torch
 
 from bench.gpu import device as devices
-from bench.gpu import served, tricks
-from bench.gpu.bare import Bare
+from bench.gpu import served
 from bench.gpu.budget import Deadline
 from bench.gpu.device import Device
 from bench.serving.served import Headlight
-from headlight.runtime import Runtime
 from tests.factory import small_config
 
 CPU, CONFIG = Device("cpu"), small_config(layers=1)
@@ -54,55 +52,6 @@ def test_the_driver_is_queried_by_the_uuid_of_the_device(
     monkeypatch.setattr(subprocess, "run", run)
     assert devices._smi(device) == "as found"
     assert f"--id={named}" in asked[0]
-
-
-def test_a_shape_that_cannot_be_replayed_is_reported_and_others_are_compared(
-    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened = list[Any]()
-
-    def session(path: Any, device: Device, options: Any = None) -> Bare:
-        opened.append(options)
-        if opened.count(tricks.GRAPH) == 1 and options:
-            raise RuntimeError("cannot be captured")
-        return Bare(path, device, options)
-
-    monkeypatch.setattr(tricks, "Bare", session)
-    lab = object.__new__(tricks.Lab)
-    lab.device, lab.tokens, lab.path = CPU, 256, runtime.bundle.file("embed.onnx")
-    lab.config = CONFIG
-    found = lab.graphs(Deadline(60, rounds=1))
-    assert found["times"]["1 x 16, CUDA graph"] == {"error": "RuntimeError: cannot be captured"}
-    assert found["times"]["1 x 16, as it is"]["rounds"] == 1
-    assert found["times"]["8 x 32, CUDA graph"]["rounds"] == 1
-    assert found["cosines"]["8 x 32, CUDA graph"] == pytest.approx(1)
-
-
-def test_shared_loading_is_not_charged_to_the_first_memory_strategy(
-    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened = list[Any]()
-
-    def session(path: Any, device: Device, options: Any = None) -> Bare:
-        opened.append(options)
-        return Bare(path, device, options)
-
-    monkeypatch.setattr(tricks, "Bare", session)
-    lab = object.__new__(tricks.Lab)
-    lab.device, lab.tokens, lab.path = CPU, 64, runtime.bundle.file("embed.onnx")
-    lab.config = CONFIG
-    lab.arenas(Deadline(0))
-    assert opened == [None, *({"arena_extend_strategy": name} for name in tricks.ARENAS)]
-
-
-def test_outputs_are_poisoned_before_another_stream_writes_to_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    waited, lab = list[bool](), object.__new__(tricks.Lab)
-    lab.device = CPU
-    monkeypatch.setattr(Device, "wait", lambda _: waited.append(True))
-    assert lab._poisoned((2, 3)).isnan().all()
-    assert waited == [True]
 
 
 def test_the_service_is_started_once_within_the_remaining_time(

@@ -81,7 +81,6 @@ def test_a_rehearsal_runs_every_section(tmp_path: Path) -> None:
     assert set(found["served"]["measured"]) >= {ALONE, SERVED}
     assert found["served"]["failed"] == {}
     assert not any("error" in row for row in found["attention"])
-    assert not any("error" in one for one in found["experiments"].values())
     report = (out / "gpu.md").read_text(encoding="utf-8")
     assert report.startswith("# A rehearsal on a CPU")
     assert "| reached |" not in report

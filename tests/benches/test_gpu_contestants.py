@@ -13,7 +13,6 @@ from bench.gpu.bare import Bare, batch
 from bench.gpu.budget import Allowance, Deadline
 from bench.gpu.device import Device
 from bench.gpu.field import Field
-from bench.gpu.forms import FORMS, formed, operator_table
 from bench.gpu.parity import cosine, distance
 from bench.gpu.peers import COMPILED, FIXED, UNMASKED, forward, peers, unmasked
 from bench.gpu.prepare import Unprepared, require
@@ -85,33 +84,6 @@ def test_without_a_mask_only_batches_without_padding_are_run(
     field = Field("", "fp16", None, None, everyone, None, Device("cpu"), chief=4)  # type: ignore[arg-type]
     padded = [pad([np.arange(3, 3 + length) for length in lengths]) for lengths in batches]
     assert set(field.peers(padded)) == expected
-
-
-def test_every_variant_computes_the_same_encoder() -> None:
-    encoder = sharpened(small_config())
-    ids = torch.randint(5, 50, (2, 7))
-    with torch.inference_mode():
-        expected = encoder(ids).pooled.numpy()
-        for form in FORMS:
-            found = (
-                formed(encoder, form)(ids, torch.ones_like(ids), fused=form.fused)
-                .pooled.float()
-                .numpy()
-            )
-            assert min(map(cosine, found, expected)) > (
-                0.99999 if form.precision == "fp32" else 0.998
-            ), form.name
-
-
-def test_the_attention_operator_returns_weights_after_the_softmax() -> None:
-    rows = {
-        (row["precision"], row["masked"], row["gives"]): row
-        for row in operator_table(Device("cpu"))
-    }
-    for masked in (False, True):
-        assert rows["fp32", masked, "weights behind the softmax"]["maps"] < 1e-5
-    assert rows["fp32", True, "plain operations: weights behind the softmax"]["context"] < 1e-5
-    assert "error" in rows["bf16", False, "context alone"]  # not available on CPUs
 
 
 def test_a_bare_session_returns_the_vectors_of_the_engine(runtime: Runtime) -> None:

@@ -16,7 +16,7 @@ import torch
 
 from bench.frame.machine import flops
 from bench.gpu import __main__ as program
-from bench.gpu import forms, parity, served, served_answers, speed, tricks
+from bench.gpu import parity, served, served_answers, speed
 from bench.gpu.budget import Allowance
 from bench.gpu.criteria import throughput
 from bench.gpu.device import DTYPES, Device
@@ -141,7 +141,6 @@ def simulated(
     short = {"encoder": MINILM, "precisions": {}}
     monkeypatch.setattr(Device, "ceilings", lambda *_: dict.fromkeys(DTYPES, PEAK))
     monkeypatch.setattr(parity, "parity", lambda *given_: took("parity", given_[-1], {}))
-    monkeypatch.setattr(forms, "operator_table", lambda _: [])
     monkeypatch.setattr(
         served_answers, "short_text", lambda *given_: took("short", given_[-1], short)
     )
@@ -149,7 +148,6 @@ def simulated(
         served_answers, "attention_cost", lambda *given_: took("attention", given_[-1], [])
     )
     monkeypatch.setattr(served, "served", lambda *given_: took(served.SECTION, given_[-1], {}))
-    monkeypatch.setattr(tricks, "experiments", lambda *given_: took("experiments", given_[-1], {}))
 
     def run(compiling: float) -> dict[str, Any]:
         def opened(

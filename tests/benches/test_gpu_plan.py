@@ -145,7 +145,9 @@ def simulated(
         served_answers, "short_text", lambda *given_: took("short", given_[-1], short)
     )
     monkeypatch.setattr(
-        served_answers, "attention_cost", lambda *given_: took("attention", given_[-1], [])
+        served_answers,
+        "attention_cost",
+        lambda deadline, **_: took("attention", deadline, []),
     )
     monkeypatch.setattr(served, "served", lambda *given_: took(served.SECTION, given_[-1], {}))
 

@@ -14,7 +14,7 @@ from unittest import mock
 from headlight.runtime.providers.cuda_session import CudaSession
 from headlight.runtime.providers.onnx_session import OnnxSession
 from headlight.runtime.providers.openvino_session import OpenVinoSession
-from headlight_service.core import pipeline
+from headlight_service.core import slices
 from headlight_service.core.handle import Handle
 from headlight_service.core.scheduler import scheduler
 from headlight_service.frontends.contract.answer_forms import UnaryForm
@@ -40,11 +40,11 @@ WRAPPED = (
     Wrapped(Call, "__init__", f"{GRPC}: from the client to the call's thread"),
     Wrapped(Call, "receive", "count, limits, callbacks", f"{GRPC}: the message"),
     Wrapped(servicer, "decode_encode", "parse the message", "decode the request"),
-    Wrapped(pipeline, "tokenized", "admission"),
-    Wrapped(pipeline, "items_of", "tokenise"),
+    Wrapped(slices, "tokenized", "admission"),
+    Wrapped(slices, "items_of", "tokenise"),
     Wrapped(scheduler.Scheduler, "submit", "items, header of the answer, queue tokens"),
     Wrapped(scheduler, "compute", "queue, form the batch", "cut the results out"),
-    Wrapped(Handle, "_finish", "", "deliver the results, metrics"),
+    Wrapped(Handle, "_end", "", "deliver the results, metrics"),
     Wrapped(UnaryForm, "encode", "", "take and encode the answer"),
     Wrapped(Call, "give", "", "reply timeout, metrics"),
 )

@@ -38,7 +38,7 @@ def compute(model: ServedModel, items: Sequence[EncodeItem]) -> None:
     budget = RequestBudget(model.admission, model.estimate, "interactive")
     budget.take_tokens(sum(len(item.ids) for item in items), math.inf)
     pending = PendingRequest(model.key, items, math.inf, "interactive", budget, ended.set_result)
-    model.scheduler.submit(pending, here=True)
+    model.scheduler.submit(pending, may_compute=True)
     outcome = ended.result()
     budget.give_back_tokens()
     budget.close()

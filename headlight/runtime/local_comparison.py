@@ -9,11 +9,11 @@ from headlight.errors import renamed
 from headlight.interface.arguments import Input
 from headlight.results import ModelRef
 from headlight.runtime.bundle.manifest import Manifest
-from headlight.runtime.comparison.comparison_plan import (
-    ComparisonPlan,
+from headlight.runtime.comparison.comparison_layout import (
+    ComparisonLayout,
     comparison_outputs,
     evidence_names,
-    plan_comparison,
+    layout_of,
 )
 from headlight.runtime.comparison.passage_comparison import PassageNumbers, passage_result
 from headlight.runtime.encode_items import Selection
@@ -32,15 +32,15 @@ def selection_of(spec: CompareSpec, select: Callable[..., Selection]) -> Selecti
 
 def plan_of(
     spec: CompareSpec, manifest: Manifest, inputs: Sequence[Input], prepared: Sequence[Prepared]
-) -> ComparisonPlan:
+) -> ComparisonLayout:
     """Return the plan of query and passages. Raises InvalidInput, naming the argument."""
-    plan = plan_comparison(spec, manifest, [each.tokenized for each in prepared], inputs)
+    plan = layout_of(spec, manifest, [each.tokenized for each in prepared], inputs)
     plan.check_max_bytes()
     return plan
 
 
 def comparison_of(
-    plan: ComparisonPlan,
+    plan: ComparisonLayout,
     prepared: Sequence[Prepared],
     numbers: Sequence[PassageNumbers],
     model: ModelRef,

@@ -11,7 +11,7 @@ from headlight.comparison import CompareSpec, Evidence, PassageComparison
 from headlight.interface.similarity import similarity
 from headlight.outputs.vector_forms import halve
 from headlight.results import TokenList
-from headlight.runtime.comparison.comparison_plan import ComparisonPlan
+from headlight.runtime.comparison.comparison_layout import ComparisonLayout
 from headlight.runtime.comparison.evidence_units import EvidenceUnits, largest
 from headlight.runtime.comparison.late_interaction import (
     Matches,
@@ -60,7 +60,7 @@ class ComparisonNumbers:
     `passages`.
     """
 
-    def __init__(self, plan: ComparisonPlan) -> None:
+    def __init__(self, plan: ComparisonLayout) -> None:
         self._plan = plan
         self._query: Floats
         self._passages: list[PassageNumbers]

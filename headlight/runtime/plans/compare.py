@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from headlight.runtime.comparison.comparison_plan import ComparisonPlan
+from headlight.runtime.comparison.comparison_layout import ComparisonLayout
 from headlight.runtime.comparison.passage_comparison import ComparisonNumbers, PassageNumbers
 from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight.runtime.plans.plan import Items, Plan, pooled_rows, waves
 
 
 def compare(
-    spec: ComparisonPlan,
+    layout: ComparisonLayout,
     items: Sequence[EncodeItem],
     vectors: Selection,
     *,
@@ -21,13 +21,13 @@ def compare(
     """Return the numbers of the passages, in the order of the answer.
 
     Args:
-        spec: what to compute of the query and of each passage.
-        items: those of the query and of the passages; see `ComparisonPlan.items`.
+        layout: what to compute of the query and of each passage.
+        items: those of the query and of the passages; see `ComparisonLayout.items`.
         vectors: selects pooled vectors alone.
         most_tokens: of one wave.
     """
-    numbers = ComparisonNumbers(spec)
+    numbers = ComparisonNumbers(layout)
     numbers.take_whole((yield Items(items)))
-    for wave in waves(items, spec.occluded, vectors, most_tokens):
+    for wave in waves(items, layout.occluded, vectors, most_tokens):
         numbers.take_hidden(pooled_rows((yield wave)))
     return numbers.passages()

@@ -23,12 +23,12 @@ class Items(NamedTuple):
 
     Attributes:
         items: at least one, all of one graph.
-        texts: inputs that they are computed for; -1: one for each item.
+        texts: inputs that they are computed for; None: one for each item.
         wave: whether they multiply the work: they run below interactive requests.
     """
 
     items: Sequence[EncodeItem]
-    texts: int = -1
+    texts: int | None = None
     wave: bool = False
 
 

@@ -103,7 +103,7 @@ class Server:
         # The tokenizers library reads this at each batch. Requests are tokenised in parallel
         # already: more threads for one were no faster on two cores, and took 15 to 45 % more CPU.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        self._liveness.add("tokenizer", lambda: self._tokenizers.heartbeat.stalled_seconds)
+        self._liveness.add("tokenizer", lambda: self._tokenizers.stalled_seconds)
 
     async def serve(self) -> int:
         """Run until the end, and return the exit code."""

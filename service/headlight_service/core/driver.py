@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Generator, Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Generator, Iterator
+from typing import Any
 
 from headlight.errors import renamed
-from headlight.results import ModelRef, TokenList
+from headlight.results import TokenList
 from headlight.runtime.encode_items import ItemResult
 from headlight.runtime.plans.plan import Items
 from headlight.runtime.tokenization.tokenizer import SHORT_CHARACTERS
@@ -23,28 +23,17 @@ from headlight_service.core.admission.rate_limit import (
     Bucket,
     Quotas,
 )
-from headlight_service.core.admission.request_budget import BEGUN, RequestBudget
+from headlight_service.core.admission.request_budget import CONTINUED_AS, RequestBudget
 from headlight_service.core.handle import Handle, Steps, Wait
 from headlight_service.core.models import Models, ServedModel
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
 from headlight_service.core.scheduler.pending_requests import Computed
 from headlight_service.core.slices import Slices
-from headlight_service.core.tasks.task import AnswerForm, Task, Work
+from headlight_service.core.tasks.task import AnswerForm, Task, TokensForm, Work
 from headlight_service.core.tokenization import TokenizationJob, tokenized, tokenizing_job
 from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.core.waits import Computation, Room, TokenizerTurn, WindowRoom
 from headlight_service.core.worker_threads import WorkerThreads
-
-
-class TokensForm(Protocol):
-    """A frontend's encoder of tokens. It is slow, and runs on a thread of the tokenizer."""
-
-    def encode(self, ref: ModelRef, tokens: Iterable[TokenList], inputs: int) -> bytes:
-        """Return the answer for so many inputs, whose `tokens` are read one by one.
-
-        Raises:
-            InvalidInput: the answer is too large.
-        """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,7 +82,7 @@ class Driver:
             tokenize_ns = time.monotonic_ns() - handle.arrived_ns
             if request.dry_run:
                 while slices.more:
-                    yield TokenizerTurn(handle, self.tokenizers, BEGUN)
+                    yield TokenizerTurn(handle, self.tokenizers, CONTINUED_AS)
                     next(slices)
                 prepared = self._whole(handle, model, work, slices, form)
                 yield Room(handle, self.resuming, overhead)
@@ -187,7 +176,7 @@ class Driver:
         """
         # Charged before it keeps a thread busy.
         budget.charge_tokenizing(job.size / CHARACTERS_PER_TOKENIZED)
-        _reach(handle, "tokenize")
+        handle.reach("tokenize")
         if job.size > SHORT_CHARACTERS:
             yield TokenizerTurn(handle, self.tokenizers, handle.request.priority)
 
@@ -196,7 +185,10 @@ class Driver:
         _describe(handle, model, work.prepared)
         if not handle.request.dry_run:
             work.prepared.check_max_bytes()
-        return form.overhead_bytes(model.ref, work.prepared, work.details)
+        size = form.overhead_bytes(model.ref, work.prepared, work.details)
+        if work.check_size is not None and not handle.request.dry_run:
+            work.check_size(size)
+        return size
 
     def _charge(
         self,
@@ -234,9 +226,8 @@ class Driver:
         computed_tokens = queue_ns = infer_ns = 0
         while True:
             if computed_tokens and slices.more:
-                handle.stage = "tokenize"
-                _reach(handle, "tokenize")
-                yield TokenizerTurn(handle, self.tokenizers, BEGUN)
+                handle.reach("tokenize")
+                yield TokenizerTurn(handle, self.tokenizers, CONTINUED_AS)
             began_ns = time.monotonic_ns()
             step, result = _next_items(work, outcomes)
             if slices.several:
@@ -254,8 +245,8 @@ class Driver:
             tokens = sum([len(item.ids) for item in step.items])
             if step.wave:
                 yield Room(handle, self.resuming, 0, tokens, begun=True)
-            begun = slices.several or bool(computed_tokens)
-            computed: Computed = yield Computation(handle, step.items, begun=begun)
+            in_turns = slices.several or bool(computed_tokens)
+            computed: Computed = yield Computation(handle, step.items, in_turns=in_turns)
             outcomes.append(computed.results)
             queue_ns += computed.queue_ns
             infer_ns += computed.infer_ns
@@ -316,13 +307,8 @@ def _check_rest(handle: Handle[Any], model: ServedModel, tokens: int) -> None:
 
 def _count_computed(handle: Handle[Any], model: ServedModel, step: Items, tokens: int) -> None:
     priority, metrics = handle.request.priority, model.metrics
-    metrics.texts[priority].inc(len(step.items) if step.texts < 0 else step.texts)
+    metrics.texts[priority].inc(len(step.items) if step.texts is None else step.texts)
     metrics.tokens[priority].inc(tokens)
-
-
-def _reach(handle: Handle[Any], stage: str) -> None:
-    if handle.trace is not None:
-        handle.trace.stage(stage)
 
 
 def _describe(handle: Handle[Any], model: ServedModel, prepared: Prepared) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from headlight.errors import HeadlightError
 from headlight_service.core.admission.request_budget import RequestBudget
-from headlight_service.core.admission.shed_error import reason_of
+from headlight_service.core.admission.shed_error import label_of
 from headlight_service.core.requests.request import Request
 
 if TYPE_CHECKING:
@@ -35,7 +35,10 @@ class Wait(Protocol):
         """
 
     def withdraw(self) -> str:
-        """Wait no longer, and return the stage of the request. It may not have begun yet."""
+        """Wait no longer, and return the stage: one of `metrics.CANCEL_STAGES`.
+
+        It may not have begun yet.
+        """
 
     def expire(self) -> None:
         """The deadline has passed: end the wait if nothing was begun."""
@@ -55,7 +58,7 @@ class Handle(Generic[T]):
         may_compute: whether the thread that runs its steps may compute, too.
         model: the model that serves it, after `admit`.
         budget: what it holds; None before `admit`.
-        stage: what it does while no wait is under way: "tokenize", "queue" or "infer".
+        stage: what it does while no wait is under way, one of `metrics.CANCEL_STAGES`.
         arrived_ns: when it came, on time.monotonic_ns.
         future: completed with the answer or with an error.
         cancelled: whether the caller no longer waits for the answer.
@@ -83,7 +86,7 @@ class Handle(Generic[T]):
         self.cancelled = False
         self._steps: Steps[T] | None = None
         self._lock = threading.Lock()
-        self._over = False  # whether the end is claimed
+        self._over = False  # whether it is answered, failed or cancelled
         self._running = False  # whether a thread runs a step
         self._waits_for: Wait | None = None
         self._window_bytes = -1  # held at the window; -1: none
@@ -170,7 +173,7 @@ class Handle(Generic[T]):
         if self.budget is None:
             return 0
         if isinstance(error, Exception):
-            self.model.metrics.rejected[reason_of(error)].inc()
+            self.model.metrics.rejected[label_of(error)].inc()
         return self.budget.close(error, keep_answer_bytes)
 
     def release(self, answer_bytes: int) -> None:
@@ -194,6 +197,12 @@ class Handle(Generic[T]):
         if over:
             budget.close()
             raise CancelledError
+
+    def reach(self, stage: str) -> None:
+        """Note that the request has reached a stage."""
+        self.stage = stage
+        if self.trace is not None:
+            self.trace.stage(stage)
 
     def resume(self, outcome: Any = None) -> None:
         """Go on after a wait, on this thread.
@@ -239,7 +248,8 @@ class Handle(Generic[T]):
             except Exception as error:
                 self._end(None, error)
                 return
-            outcome = None
+            finally:
+                outcome = None  # an error would hold this frame, which holds it
             with self._lock:
                 self._running = False
                 if not self._over:
@@ -249,7 +259,8 @@ class Handle(Generic[T]):
                     break
             except Exception as error:  # CancelledError, too
                 outcome = error
-        if self._over:  # it was cancelled while a step ran
+        del outcome
+        if self.cancelled:  # while a step ran
             self.close()
 
     def _take_turn(self) -> bool:
@@ -281,8 +292,9 @@ class Handle(Generic[T]):
         elif error is None:
             self.future.set_result(answer)
         else:
-            if isinstance(error, HeadlightError):
-                error = error.with_traceback(None)  # its frames hold the request's data
+            if isinstance(error, HeadlightError):  # frames hold the request's data
+                error = error.with_traceback(None)
+                error.__context__ = None
             try:
                 self.close(error)
             finally:

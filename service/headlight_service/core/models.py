@@ -19,7 +19,7 @@ from headlight.runtime.tokenization.input_checks import TRUNCATIONS, Truncation
 from headlight.spec import EmptyTexts, SpecialTokens
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.estimates import Density, WaitEstimate
-from headlight_service.core.admission.shed_error import reason_of
+from headlight_service.core.admission.shed_error import label_of
 from headlight_service.core.requests.request import OutputSpec
 from headlight_service.core.scheduler.scheduler import Scheduler
 from headlight_service.telemetry.metrics import ModelMetrics
@@ -179,7 +179,7 @@ def counted(model: ServedModel) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        model.metrics.rejected[reason_of(error)].inc()
+        model.metrics.rejected[label_of(error)].inc()
         raise
 
 
@@ -231,8 +231,8 @@ class Models:
         Raises:
             NotFound: there is none of that name.
         """
-        old = self.get(name)
-        with old.admission.lock:
+        with self.get(name).admission.lock:
+            old = self.get(name)
             models = tuple(each for each in self._models if each is not old)
             self._replace(models, None if old is self._default else self._default)
             old.retire()

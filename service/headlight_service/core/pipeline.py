@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.admission.rate_limit import Bucket, Quotas
 from headlight_service.core.codec_threads import CodecThreads
-from headlight_service.core.driver import Driver, TokensForm
+from headlight_service.core.driver import Driver
 from headlight_service.core.handle import Handle, WhenGone
 from headlight_service.core.models import Models
 from headlight_service.core.requests.answer import Answer
@@ -16,7 +16,7 @@ from headlight_service.core.requests.request import ComparisonRequest, Occlusion
 from headlight_service.core.tasks.compare import Compare
 from headlight_service.core.tasks.encode import Encode
 from headlight_service.core.tasks.occlude import Occlude
-from headlight_service.core.tasks.task import AnswerForm, Task
+from headlight_service.core.tasks.task import AnswerForm, Task, TokensForm
 from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.core.worker_threads import WorkerThreads
 
@@ -62,7 +62,7 @@ class Pipeline:
         *,
         trace: RequestTrace | None = None,
         window: AnswerWindow | None = None,
-        here: bool = False,
+        may_compute: bool = False,
         when_gone: WhenGone | None = None,
         when_queued: Callable[[], object] | None = None,
     ) -> Handle[Answer]:
@@ -73,7 +73,8 @@ class Pipeline:
             form: sizes the answer.
             trace: the request's spans.
             window: of the stream that carries the request.
-            here: let this thread compute if an engine is idle. Not for an event loop's thread.
+            may_compute: let this thread compute if an engine is idle. Not for that of an event
+                loop.
             when_gone: called with `Handle.cancel` before any step: this thread may compute for
                 long.
             when_queued: called, on any thread, when the request, or its next part, has all room
@@ -82,7 +83,7 @@ class Pipeline:
         Returns:
             A handle, to be closed once the answer is sent. Nothing is raised.
         """
-        may_compute = here and not request.waits  # it may begin on another thread
+        may_compute = may_compute and not request.waits  # it may begin on another thread
         handle = Handle[Answer](
             request, trace, window, may_compute=may_compute, when_queued=when_queued
         )

@@ -26,6 +26,8 @@ class Slices:
         inputs: inputs of the slices so far. Of all but the last, only the lengths are kept, with
             zeros for ids.
         tokens: tokens that were read so far.
+        more: whether inputs are left after the last slice.
+        several: whether there is more than one slice.
     """
 
     def __init__(
@@ -56,23 +58,14 @@ class Slices:
         self._last = 0  # inputs of all slices but the last
         self.inputs = list[Tokenized]()
         self.tokens = 0
-
-    @property
-    def more(self) -> bool:
-        """Whether inputs are left after the last slice."""
-        return self._ahead is not None
-
-    @property
-    def several(self) -> bool:
-        """Whether there is more than one slice."""
-        return self._last > 0 or self.more
+        self.more, self.several = True, False
 
     def __iter__(self) -> Iterator[list[EncodeItem]]:
         return self
 
     def __next__(self) -> list[EncodeItem]:
         """Tokenise the next slice. Raises InvalidInput, naming the input."""
-        if self._last < len(self.inputs) and not self.more:
+        if not self.more:
             raise StopIteration
         done, self._last = self._last, len(self.inputs)
         self.inputs[done:] = _lengths(self.inputs[done:])
@@ -102,7 +95,8 @@ class Slices:
             taken.append(one)
             tokens += len(one.ids)
             one = self._one()
-        self._ahead = one
+        self._ahead, self.more = one, one is not None
+        self.several = self.several or self.more
         return taken
 
     def _one(self) -> Tokenized | None:

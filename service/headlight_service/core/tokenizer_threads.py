@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
 from collections.abc import Callable
@@ -16,7 +17,7 @@ class TokenizerThreads:
 
     Attributes:
         count: number of threads for interactive requests.
-        heartbeat: beats when work begins or ends.
+        heartbeats: beat when work of a priority begins or ends.
     """
 
     def __init__(self, count: int, name: str = "tokenize") -> None:
@@ -26,17 +27,22 @@ class TokenizerThreads:
             "interactive": WorkerThreads(count, name),
             "bulk": WorkerThreads(max(1, count - 1), f"{name}_bulk", behind=COMPUTING),
         }
+        self.heartbeats = {priority: Heartbeat() for priority in self._threads}
         self._lock = threading.Lock()
-        self._waiting: dict[Callable[[], None], list[Callable[[], None]]] = {}
-        self.heartbeat = Heartbeat()
+        self._waiting: dict[Callable[[], None], _Turn] = {}
+
+    @property
+    def stalled_seconds(self) -> float:
+        """Seconds without progress of one of the priorities; see `Heartbeat`."""
+        return max(each.stalled_seconds for each in self.heartbeats.values())
 
     def submit(self, work: Callable[[], None], priority: Priority) -> None:
         """Run `work` when a thread is free for it."""
-        turn = [work]
+        turn, heartbeat = _Turn(work, priority), self.heartbeats[priority]
         with self._lock:
-            if not self.heartbeat.work:
-                self.heartbeat.moved = self.heartbeat.clock()
-            self.heartbeat.work += 1
+            if not heartbeat.work:
+                heartbeat.moved = heartbeat.clock()
+            heartbeat.work += 1
             self._waiting[work] = turn
         self._threads[priority].put(functools.partial(self._run, turn))
 
@@ -44,26 +50,36 @@ class TokenizerThreads:
         """Drop work that still waits, and return whether it did."""
         with self._lock:
             turn = self._waiting.pop(work, None)
-            if turn is not None:
-                turn.clear()  # its thread may come to it late
-                self.heartbeat.work -= 1
-            return turn is not None
+            if turn is None:
+                return False
+            turn.work = None  # its thread may come to it late
+            self.heartbeats[turn.priority].work -= 1
+            return True
 
     def close(self) -> None:
         """Let each thread end after its work."""
         for threads in self._threads.values():
             threads.close()
 
-    def _run(self, turn: list[Callable[[], None]]) -> None:
+    def _run(self, turn: _Turn) -> None:
+        heartbeat = self.heartbeats[turn.priority]
         with self._lock:
-            if not turn:
+            work, turn.work = turn.work, None
+            if work is None:
                 return
-            work = turn.pop()
             self._waiting.pop(work, None)
-            self.heartbeat.moved = self.heartbeat.clock()
+            heartbeat.moved = heartbeat.clock()
         try:
             work()
         finally:
             with self._lock:
-                self.heartbeat.moved = self.heartbeat.clock()
-                self.heartbeat.work -= 1
+                heartbeat.moved = heartbeat.clock()
+                heartbeat.work -= 1
+
+
+@dataclasses.dataclass(slots=True)
+class _Turn:
+    """Work that waits; None: it was withdrawn, or has begun."""
+
+    work: Callable[[], None] | None
+    priority: Priority

@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from headlight.errors import HeadlightError
+from headlight.errors import DeadlineExceeded, HeadlightError, Reason
 from headlight.runtime.encode_items import EncodeItem
 from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import largest_output
-from headlight_service.core.admission.request_budget import BEGUN
+from headlight_service.core.admission.request_budget import CONTINUED_AS
 from headlight_service.core.admission.waiting_list import Smaller
 from headlight_service.core.handle import Handle
 from headlight_service.core.scheduler.pending_requests import PendingRequest
@@ -28,15 +28,19 @@ class TokenizerTurn:
         self._handle, self._threads, self._priority = handle, threads, priority
 
     def begin(self) -> bool:
-        self._threads.submit(self._handle.resume, self._priority)
+        self._threads.submit(self._take, self._priority)
         return False
 
+    def _take(self) -> None:
+        late = time.monotonic() >= self._handle.request.deadline
+        self._handle.resume(DeadlineExceeded(Reason.EXPIRED_BEFORE_QUEUE) if late else None)
+
     def withdraw(self) -> str:
-        self._threads.withdraw(self._handle.resume)
+        self._threads.withdraw(self._take)
         return "tokenize"
 
     def expire(self) -> None:
-        """Go on waiting: the next step refuses it."""
+        """Go on waiting: it is refused once its turn has come."""
 
 
 class WindowRoom:
@@ -60,7 +64,7 @@ class WindowRoom:
         return "queue"
 
     def expire(self) -> None:
-        """Go on waiting: the next step refuses it."""
+        """Go on waiting: it is refused before it is queued."""
 
 
 class Room:
@@ -130,17 +134,20 @@ class Room:
 
 
 class Computation:
-    """Results of items that the scheduler computes. Their tokens are held."""
+    """Results of items that the scheduler computes. Their tokens are held.
+
+    It ends when `PendingRequest.tell` calls `Handle.resume`.
+    """
 
     def __init__(
-        self, handle: Handle[Any], items: Sequence[EncodeItem], *, begun: bool = False
+        self, handle: Handle[Any], items: Sequence[EncodeItem], *, in_turns: bool = False
     ) -> None:
         """Prepare to wait.
 
         Args:
             handle: the request, admitted.
             items: at least one, all of one graph.
-            begun: whether they are a slice, or the next part of a request that has begun: these
+            in_turns: whether they are a slice, or the next part of a request that has begun: these
                 take turns with those of other clients.
         """
         request, budget = handle.request, handle.budget
@@ -150,22 +157,24 @@ class Computation:
             handle.model.key,
             items,
             request.deadline,
-            BEGUN if begun else request.priority,
+            CONTINUED_AS if in_turns else request.priority,
             budget,
             handle.resume,
             handle.trace,
-            flow=request.client if begun else "",
+            flow=request.client if in_turns else "",
         )
         # If there are other requests, an engine's thread runs it with theirs as one batch.
-        self._here = handle.may_compute and not begun and budget.alone
+        self._may_compute = handle.may_compute and not in_turns and budget.alone
 
     def begin(self) -> bool:
         handle = self._handle
+        if time.monotonic() >= handle.request.deadline:
+            raise DeadlineExceeded(Reason.EXPIRED)
         if handle.trace is not None:
             handle.trace.stage("queue")
         if handle.when_queued is not None:
             handle.when_queued()
-        self._scheduler.submit(self._pending, here=self._here)
+        self._scheduler.submit(self._pending, may_compute=self._may_compute)
         return False
 
     def withdraw(self) -> str:

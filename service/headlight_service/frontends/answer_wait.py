@@ -11,20 +11,22 @@ from typing import Any
 from headlight_service.core.handle import Handle
 
 
-async def done(handle: Handle[Any]) -> None:
-    """Wait for the answer or the error, and end the request at its deadline if it still waits.
+async def answered(handle: Handle[Any]) -> None:
+    """Wait for the answer or the error; after that, `handle.result()` does not wait."""
+    loop, event = asyncio.get_running_loop(), asyncio.Event()
+    handle.future.add_done_callback(lambda _: wake(loop, event))
+    await event.wait()
 
-    After that, `handle.result()` does not wait.
-    """
-    loop, answered = asyncio.get_running_loop(), asyncio.Event()
-    handle.future.add_done_callback(lambda _: wake(loop, answered))
+
+async def done(handle: Handle[Any]) -> None:
+    """Wait as `answered` does, and end the request at its deadline if no engine computes it."""
     deadline = handle.request.deadline
     if deadline == math.inf:
-        await answered.wait()
+        await answered(handle)
         return
-    late = loop.call_later(deadline - time.monotonic(), handle.expire)
+    late = asyncio.get_running_loop().call_later(deadline - time.monotonic(), handle.expire)
     try:
-        await answered.wait()
+        await answered(handle)
     finally:
         late.cancel()
 

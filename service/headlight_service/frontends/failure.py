@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from headlight.errors import Code, HeadlightError, HostFull, NotFinite, Overloaded, Reason
 from headlight.refusals import Refusal, text_of, to_metadata
-from headlight_service.core.admission.shed_error import reason_of
+from headlight_service.core.admission.shed_error import label_of
 from headlight_service.telemetry.json_logs import describe
 
 log = logging.getLogger("headlight_service.frontends.failure")
@@ -81,8 +81,8 @@ def failure_of(
         extra = {"event": "unexpected_failure", "error_id": error_id, **fields, **describe(error)}
         log.error("unexpected failure", extra=extra)
         refusal = Refusal(Code.INTERNAL, (), Reason.INTERNAL, {"id": error_id})
-        return Failure(refusal, None, reason_of(error), fields["request_id"])
-    code, reason, request_id = error.code, reason_of(error), ""
+        return Failure(refusal, None, label_of(error), fields["request_id"])
+    code, reason, request_id = error.code, label_of(error), ""
     serious = code in (Code.INTERNAL, Code.BUNDLE)
     if serious or log.isEnabledFor(logging.DEBUG):
         fields = known()

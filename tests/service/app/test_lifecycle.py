@@ -123,7 +123,7 @@ async def test_a_tokenizer_that_hangs_stalls_the_process(runtime: FakeRuntime, l
     server = Server(CONFIG)
     life = asyncio.create_task(server.serve())
     await log.event("serving")
-    heartbeat = server._tokenizers.heartbeat
+    heartbeat = server._tokenizers.heartbeats["interactive"]
     heartbeat.work, heartbeat.moved = 1, heartbeat.clock() - CONFIG.stuck_seconds - 1
     assert server._liveness.stalled_at == "tokenizer"
     heartbeat.work = 0

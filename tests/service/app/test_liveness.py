@@ -136,9 +136,9 @@ async def test_expired_requests_do_not_affect_liveness() -> None:
 
 async def test_a_hanging_tokenizer_fails_liveness() -> None:
     threads, clock, gate = TokenizerThreads(1), Clock(), threading.Event()
-    threads.heartbeat = Heartbeat(clock)
+    threads.heartbeats["interactive"] = Heartbeat(clock)
     liveness = Liveness(STUCK, Clock())
-    liveness.add("tokenizer", lambda: threads.heartbeat.stalled_seconds)
+    liveness.add("tokenizer", lambda: threads.stalled_seconds)
 
     def hang() -> None:
         gate.wait(30)
@@ -148,7 +148,7 @@ async def test_a_hanging_tokenizer_fails_liveness() -> None:
     clock.now += STUCK + 1
     assert where(liveness) == "tokenizer"
     gate.set()
-    await until(lambda: threads.heartbeat.work == 0)
+    await until(lambda: threads.heartbeats["interactive"].work == 0)
     clock.now += STUCK + 1
     assert where(liveness) is None
     threads.close()

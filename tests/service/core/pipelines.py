@@ -202,18 +202,21 @@ def core(**options: Any) -> Iterator[Core]:
         made.computed()
         assert made.held == (0, 0, 0)
         assert made.model.scheduler.heartbeat.stalled_seconds == 0
-        until(lambda: not made.tokenizers.heartbeat.work, "the tokenizer's threads are not free")
+        until(
+            lambda: not any(each.work for each in made.tokenizers.heartbeats.values()),
+            "the tokenizer's threads are not free",
+        )
         assert not any(made.model.scheduler._queue.waiting.values())
     finally:
         made.close()
 
 
 def submit(
-    made: Core, *inputs: Any, form: Form | None = None, here: bool = False, **fields: Any
+    made: Core, *inputs: Any, form: Form | None = None, may_compute: bool = False, **fields: Any
 ) -> Handle[Answer]:
     own = {name: fields.pop(name) for name in ("window", "trace") if name in fields}
     request = Request(list(inputs or ["a bb"]), **fields)
-    return made.pipeline.submit(request, form or Form(), here=here, **own)
+    return made.pipeline.submit(request, form or Form(), may_compute=may_compute, **own)
 
 
 def answered(handle: Handle[Any]) -> Any:

@@ -39,7 +39,7 @@ def test_a_request_cancelled_at_once_is_not_held_charged_or_computed() -> None:
         cancel()
 
     request = Request(["a text"], size_bytes=7, client="search")
-    handle = pipeline.submit(request, UnaryForm(model.limits), here=True, when_gone=leave)
+    handle = pipeline.submit(request, UnaryForm(model.limits), may_compute=True, when_gone=leave)
     assert handle.cancelled
     with pytest.raises(CancelledError):
         handle.result()
@@ -47,6 +47,6 @@ def test_a_request_cancelled_at_once_is_not_held_charged_or_computed() -> None:
     assert (admission.requests.held, admission.tokens.held, admission.outputs.held) == (0, 0, 0)
     assert quotas.of("search").level == 100
     assert runtime.engine.batches == []
-    assert pipeline.submit(request, UnaryForm(model.limits), here=True).result().results
+    assert pipeline.submit(request, UnaryForm(model.limits), may_compute=True).result().results
     model.scheduler.close()
     tokenizers.close()

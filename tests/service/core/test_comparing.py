@@ -13,7 +13,7 @@ from headlight.comparison import CompareSpec
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
-from headlight.runtime.comparison.comparison_plan import ComparisonPlan, comparison_outputs
+from headlight.runtime.comparison.comparison_layout import ComparisonLayout, comparison_outputs
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.admission.estimates import WaitEstimate
@@ -135,7 +135,7 @@ async def test_token_vectors_are_held_until_they_are_compared(serve: Serve) -> N
 class Small:
     """Form of a small answer."""
 
-    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> int:
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, plan: ComparisonLayout) -> int:
         return 7
 
 

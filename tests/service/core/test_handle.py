@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headlight.errors import InvalidInput
 from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED
 from headlight_service.core.handle import Handle
@@ -198,7 +199,9 @@ def test_an_answer_before_the_tokenizer_thread_returns_closes_as_answered(
         scheduler, kept = made.model.scheduler, list[int]()
         compute = scheduler.submit
         # The answer comes before the submitting thread returns.
-        monkeypatch.setattr(scheduler, "submit", lambda pending, here: compute(pending, here=True))
+        monkeypatch.setattr(
+            scheduler, "submit", lambda pending, may_compute: compute(pending, may_compute=True)
+        )
         with made.busy_tokenizer():
             handle = submit(made, LONG, client="c", size_bytes=9)
             handle.future.add_done_callback(
@@ -211,3 +214,47 @@ def test_an_answer_before_the_tokenizer_thread_returns_closes_as_answered(
         assert made.held == (0, 0, 5)
         handle.release(5)
         assert quotas.of("c").level == 10**6 - len(LONG.split()), "it was computed, and is paid"
+
+
+@pytest.mark.parametrize("may_compute", [True, False])
+def test_an_answer_is_held_until_it_is_closed(may_compute: bool) -> None:
+    """Also if the thread that submits it computes it, or an engine answers before it returns."""
+    with core() as made:
+        window = AnswerWindow(10**6, 0)
+        handle = submit(made, size_bytes=9, window=window, may_compute=may_compute)
+        handle.result()
+        made.computed()
+        assert made.held == (9, 0, VECTOR_BYTES + OVERHEAD)
+        assert made.model.bound == 1
+        assert not window.enter(10**6, lambda: None)
+        handle.close()
+        assert made.held == (0, 0, 0)
+        assert made.model.bound == 0
+
+
+def test_a_request_that_is_given_up_while_it_is_answered_holds_nothing() -> None:
+    """As a frontend does at a deadline: it cancels and closes, whichever comes first."""
+    with core() as made:
+        trace = Trace()
+        handles = list[Handle[Answer]]()
+
+        def give_up(stage: str) -> None:
+            if stage == "reply":
+                handles[0].cancel()
+                handles[0].close()
+
+        trace.act = give_up
+        with made.busy_tokenizer():
+            handles.append(submit(made, LONG, trace=trace, size_bytes=9))
+        refused(handles[0], CancelledError)
+        made.passed()
+        made.computed()
+        assert made.held == (0, 0, 0)
+
+
+def test_a_refused_request_keeps_no_frames_of_its_steps() -> None:
+    """They hold its inputs, and its bytes are given back."""
+    with core() as made:
+        error = refused(submit(made, "a " * 10**5), InvalidInput)
+        assert error.__context__ is None
+        assert error.__cause__ is None

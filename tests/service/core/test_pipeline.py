@@ -105,16 +105,16 @@ def test_reservations_are_held_until_the_answer_is_sent() -> None:
 def test_a_waiting_thread_computes_itself_if_a_slot_is_idle() -> None:
     with core() as made:
         own = threading.current_thread().name
-        handle = submit(made, here=True)
+        handle = submit(made, may_compute=True)
         assert handle.future.done(), "before anybody waits"
         assert (made.tokenizer.threads, made.computing) == ([own], [own])
         answered(handle)
         answered(submit(made))
         assert made.computing[1].startswith("engine")
-        answered(submit(made, LONG, here=True))
+        answered(submit(made, LONG, may_compute=True))
         assert made.tokenizer.threads[-1].startswith("tokenize")
         assert made.computing[2].startswith("engine"), "the caller's thread has returned by then"
-        answered(submit(made, here=True, priority="bulk"))
+        answered(submit(made, may_compute=True, priority="bulk"))
         assert made.computing[3].startswith("bulk")
 
 
@@ -123,7 +123,7 @@ def test_a_waiting_thread_does_not_compute_without_an_idle_slot() -> None:
         made.engine.gate.clear()
         first = submit(made)
         made.started()
-        second = submit(made, here=True)
+        second = submit(made, may_compute=True)
         assert not second.future.done()
         made.engine.gate.set()
         for each in (first, second):
@@ -140,7 +140,7 @@ def test_concurrent_submissions_get_their_own_answers() -> None:
             for turn in range(40):
                 text = "x" * (1 + own) + " y" * (turn % 5)
                 inputs = [text, LONG] if turn % 10 == own else [text]
-                handle = submit(made, *inputs, here=bool(turn % 2), size_bytes=3)
+                handle = submit(made, *inputs, may_compute=bool(turn % 2), size_bytes=3)
                 if turn % 7 == own:
                     handle.cancel()
                     handle.close()

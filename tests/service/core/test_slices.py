@@ -201,6 +201,7 @@ def test_outputs_that_grow_with_the_texts_keep_the_limit(made: Core, outputs: Ou
 
 def test_a_waiting_request_gets_its_part_of_the_queue(made: Core) -> None:
     handles = [submit(held(made), *TEXTS, deadline=math.inf) for _ in range(2)]
+    until(lambda: made.held[1] == 40, "the others are not queued")
     waiting = submit(made, *TEXTS, priority="bulk", waits=True)
     made.engine.gate.set()
     for handle in (*handles, waiting):

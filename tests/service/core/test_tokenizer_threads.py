@@ -96,24 +96,24 @@ def test_started_work_cannot_be_withdrawn(one: TokenizerThreads) -> None:
 
 def test_the_heartbeat_advances_with_work_and_stops_if_work_stalls(one: TokenizerThreads) -> None:
     now = 0.0
-    one.heartbeat.clock = lambda: now
-    assert one.heartbeat.stalled_seconds == 0
+    one.heartbeats[SOON].clock = lambda: now
+    assert one.stalled_seconds == 0
     first, second, third = Payload(), Payload(), Payload()
     submitted(one, first, second)
     assert first.begun.wait(30)
     now = 5.0
-    assert one.heartbeat.stalled_seconds == 5
+    assert one.stalled_seconds == 5
     first.end()
     assert second.begun.wait(30)
-    assert one.heartbeat.stalled_seconds == 0
+    assert one.stalled_seconds == 0
     now = 7.0
     submitted(one, third)
     assert one.withdraw(third.work)
-    assert one.heartbeat.stalled_seconds == 2, "to give up is no sign of life"
+    assert one.stalled_seconds == 2, "to give up is no sign of life"
     second.end()
     now = 9.0
-    until(lambda: not one.heartbeat.work, "the work is done")
-    assert one.heartbeat.stalled_seconds == 0, "there is nothing to do"
+    until(lambda: not one.heartbeats[SOON].work, "the work is done")
+    assert one.stalled_seconds == 0, "there is nothing to do"
 
 
 def test_finished_work_is_released_at_once(one: TokenizerThreads) -> None:

@@ -12,7 +12,16 @@ import pytest
 from headlight.errors import DeadlineExceeded
 from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.handle import Handle
-from tests.service.core.pipelines import Core, answered, cancelled, core, refused, submit
+from tests.service.core.pipelines import (
+    LONG,
+    Core,
+    answered,
+    cancelled,
+    core,
+    refused,
+    submit,
+    until,
+)
 
 # Bulk may hold 35 tokens: three texts of 11.
 OPTIONS: dict[str, Any] = {"max_queue_tokens": 40, "max_request_tokens": 20}
@@ -128,3 +137,14 @@ def test_a_request_whose_deadline_passes_before_it_waits_does_not_wait() -> None
         made.engine.gate.set()
         for handle in handles:
             answered(handle)
+
+
+def test_a_deadline_that_passes_while_a_text_waits_for_a_thread_is_noticed() -> None:
+    with core() as made:
+        with made.busy_tokenizer():
+            late = submit(made, LONG, deadline=time.monotonic() + 0.02)
+            until(lambda: time.monotonic() > late.request.deadline, "time stands still")
+        refused(late, DeadlineExceeded)
+        made.passed()
+        assert made.tokenizer.texts == []
+        assert made.engine.batches == []

@@ -130,17 +130,20 @@ def test_bulk_is_computed_at_a_lower_priority_than_interactive() -> None:
     told = queue.SimpleQueue[Computed | Exception]()
 
     def ask(
-        priority: Priority, then: Callable[[Computed | Exception], None], *, here: bool = False
+        priority: Priority,
+        then: Callable[[Computed | Exception], None],
+        *,
+        may_compute: bool = False,
     ) -> None:
         pending = PendingRequest("m", items, 1e9, priority, budget, then)
-        scheduler.submit(pending, here=here)
+        scheduler.submit(pending, may_compute=may_compute)
 
     for priority in PRIORITIES:
         ask(priority, told.put)
         answer = told.get(timeout=30)
         assert isinstance(answer, Computed)
         assert answer.results == [ItemResult()]
-    ask("interactive", told.put, here=True)
+    ask("interactive", told.put, may_compute=True)
     assert isinstance(told.get(timeout=30), Computed)
     scheduler.close()
     expected = [COMPUTING, COMPUTING_BULK, 0]  # the last on a thread that answers its client

@@ -16,7 +16,7 @@ from headlight_service.core.admission.waiting_list import Smaller, Wanted
 
 # The next part of a request that has begun waits behind interactive requests: it has many parts.
 # The slices of a request for vectors are all queued so.
-BEGUN: Priority = "bulk"
+CONTINUED_AS: Priority = "bulk"
 
 
 class RequestBudget:
@@ -141,7 +141,7 @@ class RequestBudget:
 
     def be_sliced(self, work: int) -> None:
         """Have slices of about so many tokens: those that are queued now count as bulk's."""
-        self._queued_as, self._work = BEGUN, work
+        self._queued_as, self._work = CONTINUED_AS, work
 
     def computed_slice(self, tokens: int) -> None:
         """Count computed tokens of a slice. The next slice has the same part of the queue."""
@@ -174,7 +174,7 @@ class RequestBudget:
                 self._admission.give_output(size)
 
     def take_tokens(self, tokens: int, deadline: float) -> None:
-        """Take the tokens that are queued now: all of an Encode, one wave of an Occlude or Compare.
+        """Take the tokens that are queued first. Waves use `await_room`.
 
         Raises:
             Shed, DeadlineExceeded: see `Admission.take_tokens` and `Admission.check_wait`.
@@ -217,9 +217,9 @@ class RequestBudget:
             self._hold(tokens, answer_bytes)
             admitted()
 
-        priority = BEGUN if begun else self._priority
+        priority = CONTINUED_AS if begun else self._priority
         if begun:
-            self._queued_as = BEGUN
+            self._queued_as = CONTINUED_AS
         wanted = Wanted(
             self._estimate,
             tokens,

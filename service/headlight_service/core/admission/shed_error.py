@@ -41,8 +41,11 @@ class Shed(Overloaded):
         self.shortage = shortage
 
 
-def reason_of(error: BaseException) -> str:
-    """Return the reason of a failure: one of a closed set of names, for metrics and clients."""
+def label_of(error: BaseException) -> str:
+    """Return the kind of a failure: one of a closed set of names, for metrics and clients.
+
+    `headlight.reasons.Reason` is finer: it says what is wrong.
+    """
     if isinstance(error, Shed):
         return error.shortage.value
     if isinstance(error, MemoryError | HostFull):

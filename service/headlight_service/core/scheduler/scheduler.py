@@ -44,6 +44,8 @@ class ServedEngine:
 class Scheduler:
     """The queue of one process, and the threads that run its batches. Called from any thread.
 
+    How much may be queued is the matter of `Admission`.
+
     It serves any number of models: they share the queue, the execution slots and the threads.
 
     Attributes:
@@ -126,12 +128,12 @@ class Scheduler:
             return False
         return priority == "interactive" or not (waiting["bulk"] or slots.hold_bulk)
 
-    def submit(self, pending: PendingRequest, *, here: bool = False) -> None:
+    def submit(self, pending: PendingRequest, *, may_compute: bool = False) -> None:
         """Queue the items of one request. It is notified of its results or its error.
 
         Args:
             pending: not queued yet.
-            here: run the next batch on this thread, if it is interactive and a slot is idle.
+            may_compute: run the next batch on this thread, if it is interactive and a slot is idle.
 
         Raises:
             Unavailable: the scheduler has ended.
@@ -142,9 +144,9 @@ class Scheduler:
             if pending.over:  # withdrawn meanwhile
                 return
             self._enqueue(pending)
-            if not here:
+            if not may_compute:
                 self._call_threads()
-        if here:
+        if may_compute:
             self._work(self._pull)
 
     def withdraw(self, pending: PendingRequest) -> bool:

@@ -9,17 +9,14 @@ from headlight.comparison import PASSAGE_PROMPTS, QUERY_PROMPTS
 from headlight.errors import InvalidInput, Reason, renamed
 from headlight.interface.comparison_arguments import PASSAGE, QUERY, side_names
 from headlight.refusals import Path
-from headlight.runtime.comparison.comparison_plan import evidence_names, plan_comparison
-from headlight.runtime.comparison.passage_comparison import PassageNumbers
+from headlight.runtime.comparison.comparison_layout import evidence_names, layout_of
 from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight.runtime.plans.compare import compare
 from headlight_service.core.admission.admission_control import largest_output
-from headlight_service.core.admission.waiting_list import Fitting
 from headlight_service.core.models import ServedModel
-from headlight_service.core.requests.answer import Answer, Prepared, Timings
 from headlight_service.core.requests.request import VECTORS, ComparisonRequest
 from headlight_service.core.slices import Slices
-from headlight_service.core.tasks.task import WAVES, Work, prepare
+from headlight_service.core.tasks.task import WAVES, Work, numbers_answer, prepare
 from headlight_service.core.tokenization import TokenizationJob, sided_job
 
 
@@ -52,17 +49,20 @@ class Compare:
     ) -> Work:
         """Choose the tokens to compare and to hide."""
         manifest = model.runtime.bundle.manifest
-        spec = plan_comparison(request.spec, manifest, slices.inputs, request.inputs)
+        layout = layout_of(request.spec, manifest, slices.inputs, request.inputs)
         if not request.dry_run:
-            spec.check_max_bytes()
-        items = spec.items(items)
+            layout.check_max_bytes()
+        items = layout.items(items)
         prepared = prepare(request, model, selection, slices.inputs, items)
-        held = prepared.data_bytes + spec.cosine_bytes
-        most = largest_output(model.admission.outputs.limit)
-        if held > most and not request.dry_run:
-            raise InvalidInput("passages", Reason.PASSAGES_BYTES, size=held, most=most)
+        held = prepared.data_bytes + layout.cosine_bytes
+
+        def check_size(size: int) -> None:
+            most = largest_output(model.admission.outputs.limit)
+            if held + size > most:
+                raise InvalidInput("passages", Reason.PASSAGES_BYTES, size=held + size, most=most)
+
         plan = compare(
-            spec,
+            layout,
             items,
             model.select(VECTORS),
             most_tokens=model.limits.max_request_tokens // WAVES,
@@ -70,18 +70,11 @@ class Compare:
         return Work(
             dataclasses.replace(prepared, data_bytes=held, held_bytes=held),
             plan,
-            _answer,
-            {"comparison": spec.data_bytes},
-            _nothing_smaller,
-            details=spec,
-            wave_tokens=sum([len(items[unit.item].ids) for unit in spec.occluded]),
+            numbers_answer,
+            {"comparison": layout.data_bytes},
+            lambda room: ("passages", {"fits": ""}),
+            details=layout,
+            check_size=check_size,
+            wave_tokens=sum([len(items[unit.item].ids) for unit in layout.occluded]),
             intermediate_bytes=held,
         )
-
-
-def _answer(prepared: Prepared, numbers: list[PassageNumbers], timings: Timings) -> Answer:
-    return Answer(prepared, [], timings, numbers)
-
-
-def _nothing_smaller(room: int) -> Fitting:
-    return "passages", {"fits": ""}

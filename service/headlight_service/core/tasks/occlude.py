@@ -8,13 +8,11 @@ from headlight.comparison import QUERY_PROMPTS
 from headlight.refusals import Path
 from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight.runtime.occluded_tokens import hidden_tokens
-from headlight.runtime.plans.occlude import OcclusionNumbers, occlude
-from headlight_service.core.admission.waiting_list import Fitting
+from headlight.runtime.plans.occlude import occlude
 from headlight_service.core.models import ServedModel
-from headlight_service.core.requests.answer import Answer, Prepared, Timings
 from headlight_service.core.requests.request import VECTORS, OcclusionRequest
 from headlight_service.core.slices import Slices
-from headlight_service.core.tasks.task import WAVES, Work, prepare
+from headlight_service.core.tasks.task import WAVES, Work, numbers_answer, prepare
 from headlight_service.core.tokenization import TokenizationJob, encoding_job, sided_job
 
 # Names of the inputs: the one whose tokens are hidden, and the target.
@@ -66,17 +64,9 @@ class Occlude:
         return Work(
             prepare(request, model, selection, slices.inputs, items),
             plan,
-            _answer,
+            numbers_answer,
             {},
-            _nothing_smaller,
+            lambda room: ("input", {"fits": ""}),
             details=hidden,
             wave_tokens=len(hidden) * len(items[0].ids),
         )
-
-
-def _answer(prepared: Prepared, numbers: OcclusionNumbers, timings: Timings) -> Answer:
-    return Answer(prepared, [], timings, numbers)
-
-
-def _nothing_smaller(room: int) -> Fitting:
-    return "input", {"fits": ""}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from headlight.refusals import Path
-from headlight.results import ModelRef
+from headlight.results import ModelRef, TokenList
 from headlight.runtime.encode_items import EncodeItem, Selection, output_bytes
 from headlight.runtime.plans.plan import Plan
 from headlight.runtime.spans.span_items import SpanItems
@@ -30,7 +30,7 @@ class AnswerForm(Protocol):
     """
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, details: Any, /) -> int:
-        """Return the bytes of an answer besides its data.
+        """Return the bytes of an answer to hold besides `prepared.held_bytes`.
 
         Args:
             ref: the model.
@@ -40,6 +40,17 @@ class AnswerForm(Protocol):
         Raises:
             InvalidInput: the protocol cannot carry the answer. The message names one that would
                 fit.
+        """
+
+
+class TokensForm(Protocol):
+    """A frontend's encoder of tokens. It is slow, and runs on a thread of the tokenizer."""
+
+    def encode(self, ref: ModelRef, tokens: Iterable[TokenList], inputs: int) -> bytes:
+        """Return the answer for so many inputs, whose `tokens` are read one by one.
+
+        Raises:
+            InvalidInput: the answer is too large.
         """
 
 
@@ -55,6 +66,8 @@ class Work:
         smaller: returns the field that asks for most of the answer, and a choice that fits into so
             many bytes, of the answer's data alone.
         details: what the answer's form needs to know besides.
+        check_size: called with the bytes of the answer besides; raises InvalidInput if they can
+            never be held together with the intermediate bytes.
         wave_tokens: tokens of all waves.
         intermediate_bytes: of the held bytes, those of results that are not part of the answer.
     """
@@ -65,6 +78,7 @@ class Work:
     answer_bytes: Mapping[str, int]
     smaller: Callable[[int], Fitting]
     details: Any = None
+    check_size: Callable[[int], None] | None = None
     wave_tokens: int = 0
     intermediate_bytes: int = 0
 
@@ -148,3 +162,8 @@ def prepare(
         held_bytes=max(data_bytes, least_held),
         spans=spans,
     )
+
+
+def numbers_answer(prepared: Prepared, numbers: Any, timings: Timings) -> Answer:
+    """Return the answer of a plan that returns numbers, not outputs."""
+    return Answer(prepared, [], timings, numbers)

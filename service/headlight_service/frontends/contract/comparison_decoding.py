@@ -7,7 +7,7 @@ from headlight.errors import InvalidInput, Reason, renamed
 from headlight.interface.comparison_arguments import checked_comparison, side_names
 from headlight.outputs.contract import has_unknown
 from headlight.pb import headlight_pb2 as pb
-from headlight.runtime.comparison.comparison_plan import comparison_outputs
+from headlight.runtime.comparison.comparison_layout import comparison_outputs
 from headlight.wire.comparison.comparison_codec import compare_spec
 from headlight.wire.reading_codec import priority_of, special_tokens_of
 from headlight_service.core.models import ServedModel

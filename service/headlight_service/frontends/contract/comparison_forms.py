@@ -14,7 +14,7 @@ from headlight.errors import InvalidInput, Reason
 from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
-from headlight.runtime.comparison.comparison_plan import ComparisonPlan, returned
+from headlight.runtime.comparison.comparison_layout import ComparisonLayout, returned
 from headlight.runtime.comparison.evidence_units import EvidenceUnits
 from headlight.runtime.comparison.passage_comparison import EvidenceNumbers, PassageNumbers
 from headlight_service.core.requests.answer import Answer, Prepared
@@ -57,14 +57,14 @@ class CompareForm:
         """Prepare the form of one answer of at most so many bytes; a dry run has no numbers."""
         self._limit_bytes, self._dry_run = limit_bytes, dry_run
 
-    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> int:
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, layout: ComparisonLayout) -> int:
         """Return the most bytes that the answer can have. Raises InvalidInput: it is too large."""
-        self._response, self._spec = _known(ref, prepared, plan), plan.spec
+        self._response, self._spec = _known(ref, prepared, layout), layout.spec
         size = self._response.ByteSize() + FRAMING_BYTES
         if not self._dry_run:
-            size += plan.data_bytes + _index_bytes(plan)
+            size += layout.data_bytes + _index_bytes(layout)
         if size > self._limit_bytes:
-            raise _too_large(size, self._limit_bytes, len(plan.passages))
+            raise _too_large(size, self._limit_bytes, len(layout.passages))
         return size
 
     def message(self, answer: Answer) -> pb.CompareResponse:
@@ -96,14 +96,14 @@ class JsonCompareForm:
         self._encoding, self._limit_bytes, self._dry_run = encoding, limit_bytes, dry_run
         self.size = 0
 
-    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> int:
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, layout: ComparisonLayout) -> int:
         """Return the most bytes that the answer can have. Raises InvalidInput: it is too large."""
-        self._response, self._spec = _known(ref, prepared, plan), plan.spec
+        self._response, self._spec = _known(ref, prepared, layout), layout.spec
         size = len(orjson.dumps(json_value(self._response))) + JSON_FRAMING_BYTES
         if not self._dry_run:
-            size += _json_bytes(plan, self._encoding)
+            size += _json_bytes(layout, self._encoding)
         if size > self._limit_bytes:
-            raise _too_large(size, self._limit_bytes, len(plan.passages))
+            raise _too_large(size, self._limit_bytes, len(layout.passages))
         self.size = size
         return size
 
@@ -124,23 +124,23 @@ class JsonCompareForm:
         return orjson.dumps(told)
 
 
-def _known(ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> pb.CompareResponse:
+def _known(ref: ModelRef, prepared: Prepared, layout: ComparisonLayout) -> pb.CompareResponse:
     """Return the answer without what is computed."""
     query, *passages = [item_of(each) for each in prepared.inputs]
-    vectors = plan.spec.token_vectors
+    vectors = layout.spec.token_vectors
     return pb.CompareResponse(
         model=model_ref(ref),
-        similarity=plan.measure,
+        similarity=layout.measure,
         query=query,
-        query_tokens=plan.query.tolist() if vectors else (),
+        query_tokens=layout.query.tolist() if vectors else (),
         passages=[
             pb.PassageComparison(
                 index=at, item=item, tokens=planned.compared.tolist() if vectors else ()
             )
-            for at, (item, planned) in enumerate(zip(passages, plan.passages, strict=True))
+            for at, (item, planned) in enumerate(zip(passages, layout.passages, strict=True))
         ],
         usage=usage_of(prepared),
-        data_bytes=plan.data_bytes,
+        data_bytes=layout.data_bytes,
     )
 
 
@@ -199,41 +199,41 @@ def _tensor(array: NDArray[Any], with_data: bool, dtype: pb.DataType = FLOAT) ->
     )
 
 
-def _index_bytes(plan: ComparisonPlan) -> int:
+def _index_bytes(layout: ComparisonLayout) -> int:
     """Return the most bytes of evidence besides its numbers."""
     return sum(
         PASSAGE_BYTES
         + sum(
             EVIDENCE_BYTES
-            + (_tokens(count, units) + count + len(plan.query)) * INTEGER_BYTES
+            + (_tokens(count, units) + count + len(layout.query)) * INTEGER_BYTES
             + count * SPAN_BYTES
-            for count, units in _counts(plan, place)
+            for count, units in _counts(layout, place)
         )
-        for place in range(len(plan.passages))
+        for place in range(len(layout.passages))
     )
 
 
-def _json_bytes(plan: ComparisonPlan, encoding: NumberEncoding) -> int:
+def _json_bytes(layout: ComparisonLayout, encoding: NumberEncoding) -> int:
     """Return the most bytes of what is computed, as JSON."""
-    size, queries = 0, len(plan.query)
-    for place, passage in enumerate(plan.passages):
+    size, queries = 0, len(layout.query)
+    for place, passage in enumerate(layout.passages):
         shapes = list[list[int]]()
         size += JSON_PASSAGE_BYTES
-        for count, units in _counts(plan, place):
+        for count, units in _counts(layout, place):
             integers = _tokens(count, units) + count + queries
             size += JSON_EVIDENCE_BYTES + integers * JSON_INTEGER_BYTES + count * JSON_SPAN_BYTES
             shapes += [[count], [queries]]
         size += text_bytes(encoding, "float32", shapes)
-        if plan.spec.matrix is not None:
-            size += text_bytes(encoding, plan.spec.matrix, [[queries, len(passage.compared)]])
+        if layout.spec.matrix is not None:
+            size += text_bytes(encoding, layout.spec.matrix, [[queries, len(passage.compared)]])
     return size
 
 
-def _counts(plan: ComparisonPlan, place: int) -> list[tuple[int, EvidenceUnits]]:
+def _counts(layout: ComparisonLayout, place: int) -> list[tuple[int, EvidenceUnits]]:
     """Return the number of units that an answer has, and all units, of each evidence."""
-    units = plan.passages[place].units
+    units = layout.passages[place].units
     return [
-        (returned(spec, each), each) for spec, each in zip(plan.spec.evidence, units, strict=True)
+        (returned(spec, each), each) for spec, each in zip(layout.spec.evidence, units, strict=True)
     ]
 
 

@@ -44,7 +44,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
             core_request = decode_encode(request, model, call.deadline, call.client)
         form = UnaryForm(model.limits, dry_run=request.dry_run)
         handle = self._pipeline.submit(
-            core_request, form, trace=call.trace, here=True, when_gone=call.when_gone
+            core_request, form, trace=call.trace, may_compute=True, when_gone=call.when_gone
         )
         return self._replies.reply(call, model, handle, form.encode)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headlight.errors import DeadlineExceeded, Reason, Unavailable
 from headlight.refusals import Edge
-from headlight_service.core.admission.shed_error import reason_of
+from headlight_service.core.admission.shed_error import label_of
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.failure import failure_of
 from headlight_service.frontends.http import cors
@@ -335,4 +335,4 @@ def _reason(error: Exception | None) -> str:
         return ""
     if isinstance(error, ClientGone):
         return "cancelled"
-    return "http" if isinstance(error, Refused) else reason_of(error)
+    return "http" if isinstance(error, Refused) else label_of(error)

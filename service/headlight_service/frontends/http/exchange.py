@@ -15,12 +15,11 @@ import orjson
 from headlight.errors import DeadlineExceeded, InvalidInput, Phrase, Reason
 from headlight.spec import Priority
 from headlight_service.core.admission.shed_error import Shed, Shortage
-from headlight_service.core.driver import TokensForm
 from headlight_service.core.handle import Handle
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Request
-from headlight_service.core.tasks.task import AnswerForm
-from headlight_service.frontends.answer_wait import done
+from headlight_service.core.tasks.task import AnswerForm, TokensForm
+from headlight_service.frontends.answer_wait import answered
 from headlight_service.frontends.http.http_status import Headers, Refusal
 from headlight_service.frontends.http.json_limits import limits_of, parse
 
@@ -235,11 +234,12 @@ class Exchange:
         try:
             try:
                 async with asyncio.timeout(None if left == math.inf else left):
-                    await done(handle)
+                    await answered(handle)
             except TimeoutError:
                 handle.expire()
                 if not handle.future.done():  # an engine computes it
                     handle.cancel()
+                    handle.close()  # it may be about to be answered
                     raise DeadlineExceeded(Reason.EXPIRED_OVER_HTTP) from None
             answer = handle.result()  # a failed request has given everything back
         except CancelledError:

@@ -84,7 +84,7 @@ class InferenceServicer:
         call.edge = edge_of(request)
         found = decode_infer(request, self._pipeline.models, call)
         handle = self._pipeline.submit(
-            found.request, found.form, trace=call.trace, here=True, when_gone=call.when_gone
+            found.request, found.form, trace=call.trace, may_compute=True, when_gone=call.when_gone
         )
         return self._replies.reply(
             call,

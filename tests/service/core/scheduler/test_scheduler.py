@@ -247,13 +247,13 @@ async def test_the_submitting_thread_computes_if_allowed_and_a_slot_is_idle() ->
         setup.engine.takes = lambda tokens: threads.append(threading.current_thread().name)
         own = threading.current_thread().name
         first = Submitted(4)
-        setup.scheduler.submit(first.pending, here=True)
+        setup.scheduler.submit(first.pending, may_compute=True)
         assert (threads, len(first.answers)) == ([own], 1), "it is answered when that returns"
         second = Submitted(4)
         setup.scheduler.submit(second.pending)
         assert await asyncio.to_thread(second.told.wait, 30)
         bulk = Submitted(4, priority="bulk")
-        setup.scheduler.submit(bulk.pending, here=True)
+        setup.scheduler.submit(bulk.pending, may_compute=True)
         assert await asyncio.to_thread(bulk.told.wait, 30)
         assert [name.partition("_")[0] for name in threads[1:]] == ["engine", "bulk"]
         assert first.computing == second.computing == bulk.computing == [4, -4]
@@ -264,7 +264,7 @@ async def test_the_submitting_thread_computes_only_the_first_batch() -> None:
         threads: list[str] = []
         setup.engine.takes = lambda tokens: threads.append(threading.current_thread().name)
         request = Submitted(4, 4, 4)
-        setup.scheduler.submit(request.pending, here=True)
+        setup.scheduler.submit(request.pending, may_compute=True)
         assert await asyncio.to_thread(request.told.wait, 30)
         assert threads == [threading.current_thread().name, "engine_0", "engine_0"]
 
@@ -274,7 +274,7 @@ async def test_the_rest_of_a_request_can_expire_while_its_thread_computes() -> N
         setup.engine.gate.clear()
         request = Submitted(4, 4, deadline=setup.clock() + 0.05)
         computing = asyncio.create_task(
-            asyncio.to_thread(setup.scheduler.submit, request.pending, here=True)
+            asyncio.to_thread(setup.scheduler.submit, request.pending, may_compute=True)
         )
         await setup.started()
         setup.scheduler.expire(request.pending)
@@ -317,7 +317,7 @@ async def test_the_submitting_thread_does_not_wait_for_a_slot() -> None:
         first, second = Submitted(4), Submitted(4)
         setup.scheduler.submit(first.pending)
         await setup.started()
-        setup.scheduler.submit(second.pending, here=True)
+        setup.scheduler.submit(second.pending, may_compute=True)
         assert (first.answers, second.answers) == ([], [])
         setup.engine.gate.set()
         for each in (first, second):
@@ -394,7 +394,7 @@ async def test_concurrent_submissions_each_get_one_callback() -> None:
 
         def submit(own: list[Submitted]) -> None:
             for at, each in enumerate(own):
-                setup.scheduler.submit(each.pending, here=bool(at % 2))
+                setup.scheduler.submit(each.pending, may_compute=bool(at % 2))
 
         await asyncio.gather(*(asyncio.to_thread(submit, requests[start::4]) for start in range(4)))
         for each in requests:

@@ -13,7 +13,7 @@ from headlight import Span
 from headlight.comparison import CompareSpec, EvidenceMethod, EvidenceSpec, EvidenceUnit
 from headlight.results import ModelRef
 from headlight.runtime import Runtime
-from headlight.runtime.comparison.comparison_plan import ComparisonPlan, comparison_outputs
+from headlight.runtime.comparison.comparison_layout import ComparisonLayout, comparison_outputs
 from headlight_service.core.requests.answer import Prepared
 from headlight_service.core.requests.request import ComparisonRequest, OutputSpec
 from headlight_service.frontends.contract.comparison_forms import CompareForm, JsonCompareForm
@@ -45,7 +45,7 @@ class Sized:
     def __init__(self, form: Form) -> None:
         self.form, self.size = form, 0
 
-    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> int:
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, plan: ComparisonLayout) -> int:
         self.size = self.form.overhead_bytes(ref, prepared, plan)
         return self.size
 

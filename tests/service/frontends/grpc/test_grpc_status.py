@@ -10,7 +10,7 @@ from google.rpc.status_pb2 import Status
 # Brings every module of the service: its errors belong to the tree too.
 import headlight_service.app.lifecycle  # noqa: F401
 from headlight.errors import Code, HeadlightError, InvalidInput, Overloaded
-from headlight_service.core.admission.shed_error import Shed, Shortage, reason_of
+from headlight_service.core.admission.shed_error import Shed, Shortage, label_of
 from headlight_service.core.scheduler.engine_health import EngineLost
 from headlight_service.frontends.grpc.calls.request_stream import ReaderStalled
 from headlight_service.frontends.grpc.grpc_status import (
@@ -65,7 +65,7 @@ def test_every_error_has_a_status_a_reason_and_keeps_its_message(
     assert refused.status not in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.OK)
     assert refused.number == refused.status.value[0]
     info = parts_of(refused)["ErrorInfo"]
-    assert (info.domain, info.reason) == ("headlight", reason_of(error).upper())
+    assert (info.domain, info.reason) == ("headlight", label_of(error).upper())
     assert PUSHBACK not in dict(refused.trailing_metadata)
 
 

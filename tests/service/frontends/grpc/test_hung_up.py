@@ -162,7 +162,7 @@ async def test_a_call_cancelled_before_it_starts_does_no_work(serve: Serve) -> N
 
         wanted = Request(["a b"], size_bytes=10)
         handle = service.pipeline.submit(
-            wanted, UnaryForm(service.model.limits), here=True, when_gone=leave
+            wanted, UnaryForm(service.model.limits), may_compute=True, when_gone=leave
         )
         with pytest.raises(CancelledError):
             handle.result()

@@ -81,7 +81,7 @@ class TeiServicer:
         call.edge, model = ONE_TEXT, self._pipeline.models.get()
         wanted, form = decode_embed(request, model, call)
         handle = self._pipeline.submit(
-            wanted, form, trace=call.trace, here=True, when_gone=call.when_gone
+            wanted, form, trace=call.trace, may_compute=True, when_gone=call.when_gone
         )
         message = self._replies.reply(call, model, handle, form.encode)
         with contextlib.suppress(grpc.RpcError):  # the client has just disconnected

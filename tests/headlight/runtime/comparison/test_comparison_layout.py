@@ -9,7 +9,7 @@ from tokenizers import processors
 
 from headlight import InvalidInput
 from headlight.comparison import CompareSpec, EvidenceSpec, EvidenceUnit
-from headlight.runtime.comparison.comparison_plan import ComparisonPlan, plan_comparison
+from headlight.runtime.comparison.comparison_layout import ComparisonLayout, layout_of
 from headlight.runtime.occluded_tokens import hidden_tokens
 from headlight.runtime.tokenization.tokenizer import Tokenizer
 from tests.factory import small_tokenizer
@@ -28,14 +28,14 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return Tokenizer(path, 64, include_prompt=False)
 
 
-def plan(tokenizer: Tokenizer, passage: str, unit: EvidenceUnit, pooling: str) -> ComparisonPlan:
+def plan(tokenizer: Tokenizer, passage: str, unit: EvidenceUnit, pooling: str) -> ComparisonLayout:
     inputs = [
         tokenizer.encode("a", with_info=True),
         tokenizer.encode(passage, prompt="p: ", with_info=True),
     ]
     assert inputs[1].left_out == 2
     spec = CompareSpec(evidence=(EvidenceSpec(method="occlusion", unit=unit),))
-    return plan_comparison(spec, manifest(pooling=pooling), inputs, ["a", passage])
+    return layout_of(spec, manifest(pooling=pooling), inputs, ["a", passage])
 
 
 def test_a_unit_that_leaves_nothing_to_pool_is_refused(tokenizer: Tokenizer) -> None:

@@ -38,7 +38,7 @@ class PlannedPassage(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ComparisonPlan:
+class ComparisonLayout:
     """Plan of a comparison.
 
     Attributes:
@@ -134,12 +134,12 @@ def evidence_names(spec: CompareSpec) -> dict[Path, Path]:
     }
 
 
-def plan_comparison(
+def layout_of(
     spec: CompareSpec,
     manifest: Manifest,
     inputs: Sequence[Tokenized],
     values: Sequence[object],
-) -> ComparisonPlan:
+) -> ComparisonLayout:
     """Return the plan of a comparison.
 
     Args:
@@ -155,7 +155,7 @@ def plan_comparison(
     if not spec.details:
         none = np.zeros(0, np.int64)
         passages = (PlannedPassage(none),) * (len(inputs) - 1)
-        return ComparisonPlan(spec, none, passages, measure=measure)
+        return ComparisonLayout(spec, none, passages, measure=measure)
     planned, occluded = list[PlannedPassage](), list[OccludedUnit]()
     for place, (tokenized, value) in enumerate(zip(inputs[1:], values[1:], strict=True)):
         text = value if isinstance(value, str) else None
@@ -172,7 +172,7 @@ def plan_comparison(
                 occluded += _occluded_units(place, found[-1], tokenized)
         planned.append(PlannedPassage(compared, tuple(found)))
     query = compared_tokens(inputs[0])
-    return ComparisonPlan(spec, query, tuple(planned), tuple(occluded), measure)
+    return ComparisonLayout(spec, query, tuple(planned), tuple(occluded), measure)
 
 
 def _without_pooled(tokens: Ids, pooling: str, tokenized: Tokenized) -> Ids:

@@ -253,14 +253,13 @@ def deploy_check(session: nox.Session) -> None:
 
 @alone("soak")
 def soak(session: nox.Session) -> None:
-    """Run load and faults, mutated requests, and connections with mutated frames: 70 minutes.
+    """Run load with faults, and mutated messages, requests and frames, for long: 70 minutes.
 
-    `-- --minutes 2 --fuzz 10000000 --out bench/results/soak-messages.md`: 10 million mutated
-    messages, 100 minutes.
+    It writes bench/results/soak.md. `-- --only F14a --times 100 --page
+    bench/results/soak-messages.md`: 10 million mutated messages, 100 minutes.
     """
     bundle(session)
-    usual = ["--minutes", "30", "--doors", "200000", "--path-seconds", "60", "--frames", "100000"]
-    project(session, "-m", "tests.soak", *(session.posargs or usual))
+    project(session, "-m", "tests.chaos", "--long", *session.posargs)
 
 
 @alone("faults")
@@ -271,10 +270,7 @@ def faults(session: nox.Session) -> None:
     """
     require(session, "cc", "nginx", "openssl")
     make(session, "export")
-    try:
-        project(session, "-m", "tests.faults")
-    finally:
-        project(session, "-m", "tests.faults.report")
+    project(session, "-m", "tests.chaos", *session.posargs)
 
 
 @nox.session

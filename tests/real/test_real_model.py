@@ -27,8 +27,8 @@ from bench.frame.report import publish
 from headlight import Client
 from headlight.runtime import Runtime
 from headlight.runtime.providers import openvino_session
+from tests.chaos.traffic.hostile import post
 from tests.real.texts import COUNT, texts
-from tests.system.hostile import post
 from tests.system.processes import ROOT, Service
 
 Vectors = NDArray[np.float32]

@@ -7,21 +7,18 @@ No gRPC client can be made to do so; any program with a socket can.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 
-from tests.http2 import hpack
-from tests.http2.frames import (
-    ACK,
+from tests.chaos.http2 import hpack
+from tests.chaos.http2.connection import Connection, connect
+from tests.chaos.http2.frames import (
     DATA,
     END_HEADERS,
     END_STREAM,
     HEADERS,
     INITIAL_WINDOW_SIZE,
-    PING,
     PREFACE,
-    SETTINGS,
     frame,
     message,
     settings,
@@ -43,13 +40,12 @@ class ClosedWindow:
         name: how gRPC names this end.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self, connection: Connection) -> None:
+        self._writer, self.hung_up = connection.writer, connection.hung_up
         self._next = 1
-        self.name = "ipv4:{}:{}".format(*writer.get_extra_info("sockname"))
-        self.hung_up = asyncio.Event()
+        self.name = "ipv4:{}:{}".format(*self._writer.get_extra_info("sockname"))
         # The connection's window is wide open: what stalls are its streams alone.
-        writer.write(
+        self._writer.write(
             PREFACE + bytes(settings({INITIAL_WINDOW_SIZE: 0})) + bytes(window_update(0, 1 << 30))
         )
 
@@ -70,26 +66,9 @@ class ClosedWindow:
         for stream in range(1, self._next, 2):
             self._writer.write(bytes(window_update(stream, size)))
 
-    async def live(self) -> None:
-        """Answer pings, as a live peer does, until the server closes."""
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                head = await self._reader.readexactly(9)
-                payload = await self._reader.readexactly(int.from_bytes(head[:3], "big"))
-                if head[3] in (SETTINGS, PING) and not head[4] & ACK:
-                    self._writer.write(frame(head[3], ACK, 0, payload if head[3] == PING else b""))
-        self.hung_up.set()
-
 
 @contextlib.asynccontextmanager
 async def closed_window(target: str) -> AsyncIterator[ClosedWindow]:
     """Yield a connection to host:port, closed at the end."""
-    host, _, port = target.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    client = ClosedWindow(reader, writer)
-    living = asyncio.create_task(client.live())
-    try:
-        yield client
-    finally:
-        writer.close()
-        await living
+    async with await connect(target) as connection:
+        yield ClosedWindow(connection)

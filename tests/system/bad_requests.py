@@ -5,21 +5,20 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from tests.http2 import frames, hpack
-from tests.http2.frames import (
+from tests.chaos.http2 import hpack
+from tests.chaos.http2.connection import START
+from tests.chaos.http2.frames import (
     DATA,
     END_HEADERS,
     END_STREAM,
     GOAWAY,
     HEADERS,
     PING,
-    SETTINGS,
     frame,
     message,
 )
 
 SECRET = b"zebra"
-PREFACE = frames.PREFACE + frame(SETTINGS, 0, 0)
 
 
 def fields(**changed: bytes) -> bytes:
@@ -57,7 +56,7 @@ def connection(headers: bytes, body: bytes, calls: int = 1) -> bytes:
         frame(HEADERS, END_HEADERS, stream, headers) + frame(DATA, END_STREAM, stream, body)
         for stream in range(1, 2 * calls, 2)
     )
-    return PREFACE + b"".join(asked)
+    return START + b"".join(asked)
 
 
 # Not a call at all.
@@ -65,9 +64,9 @@ CONNECTIONS = {
     "noise": SECRET * 100,
     "HTTP/1": b"GET /" + SECRET + b" HTTP/1.1\r\n\r\n",
     "TLS": b"\x16\x03\x01\x00\x50" + SECRET * 16,
-    "HPACK": PREFACE + frame(HEADERS, END_HEADERS, 1, b"\xff" * 20 + SECRET),
-    "ping": PREFACE + frame(PING, 0, 0, SECRET),
-    "goaway": PREFACE + frame(GOAWAY, 0, 0, bytes(8) + NOT_UTF8),
+    "HPACK": START + frame(HEADERS, END_HEADERS, 1, b"\xff" * 20 + SECRET),
+    "ping": START + frame(PING, 0, 0, SECRET),
+    "goaway": START + frame(GOAWAY, 0, 0, bytes(8) + NOT_UTF8),
 }
 
 

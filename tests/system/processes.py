@@ -116,6 +116,14 @@ class Service:
         lines = get(self.http, "/metrics").splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
+    def failures(self) -> list[dict[str, Any]]:
+        """Return the errors in its log, all of them once it has ended."""
+        return [entry for entry in self.log if entry.get("level") in ("error", "critical")]
+
+    def open_files(self) -> int:
+        """Return the number of open descriptors of the process."""
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
     def resident_bytes(self) -> int:
         """Return the resident memory of the process."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()[1]

@@ -19,9 +19,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from headlight import Client, Unavailable
 from tests.certificates import Authority
-from tests.system import hostile
+from tests.chaos.traffic import hostile
+from tests.chaos.traffic.hostile import Costs, embed, post
 from tests.system.conftest import bundle_of
-from tests.system.hostile import Costs, embed, post
 from tests.system.processes import Service, get
 
 MIB = 1 << 20
@@ -126,7 +126,7 @@ def test_silent_handshakes_are_counted(authority: Authority) -> None:
         before = service.resident_bytes()
         for _ in range(4):
             assert hostile.silent_handshakes(service, 300) >= 200
-            assert hostile.open_files(service) < descriptors / 2
+            assert service.open_files() < descriptors / 2
             assert embed_tls(service, authority) == 200
         assert service.peak_bytes() - before < 100 * MIB
         with Client(service.target, timeout=30, tls_ca=authority.cert) as client:
@@ -262,7 +262,7 @@ def test_silent_grpc_connections_leave_descriptors() -> None:
     with Service(ROPE, before=hostile.limited(1024)) as service:
         with hostile.connections(service.target, 1100):
             time.sleep(1.0)  # the clients' silence
-            assert hostile.open_files(service) < 700
+            assert service.open_files() < 700
             assert embed(service) == 200
             assert "process_open_fds" in get(service.http, "/metrics")
             begun = time.monotonic()

@@ -16,7 +16,7 @@ from headlight import Client
 from headlight.cli.commands import main
 from headlight.runtime import Runtime
 from headlight.runtime.tokenization.long_texts import CHARACTERS_PER_TOKEN
-from tests.system.hostile import post
+from tests.chaos.traffic.hostile import post
 from tests.system.processes import Service
 
 

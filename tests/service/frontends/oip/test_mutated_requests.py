@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tests.chaos.mutations.of_protobuf import mutated
 from tests.service.conftest import Serve
 from tests.service.frontends.oip.inference_calls import (
     ATTENTION,
@@ -14,7 +15,6 @@ from tests.service.frontends.oip.inference_calls import (
     of_ids,
     of_texts,
 )
-from tests.system.fuzz import mutated
 
 MUTATED = 500
 SEEDS = [

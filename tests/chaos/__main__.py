@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from tests.chaos.matrix import Row, rows
 from tests.chaos.record import FOLDER, LONG_FOLDER, read, write
@@ -45,8 +46,16 @@ def run(row: Row, folder: Path, size: tuple[float, int] | None) -> None:
     if read(folder, row.fault) is None:
         killed = process.returncode == -signal.SIGKILL
         failed = f"no result within {limit} s" if killed else "the run itself failed"
-        empty = {"seen": "", "figures": {}, "reason": row.reason, "note": "", "ok": False}
-        write(folder, row, **empty, state=row.state, problems=[failed], seconds=limit)
+        empty: dict[str, Any] = {"seen": "", "figures": {}, "note": "", "ok": False}
+        write(
+            folder,
+            row,
+            **empty,
+            state=row.state,
+            reason=row.reason,
+            problems=[failed],
+            seconds=limit,
+        )
 
 
 def named(fault: str, only: Iterable[str]) -> bool:

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from headlight.cli.main import main
 from headlight.model_store.model_cache import VARIABLE
 from tests.ports import free_address
 
@@ -171,6 +172,14 @@ class Service:
         if kind is None:
             assert code == 0, self.log[-5:]
             assert all(entry["event"] != "not json" for entry in self.log), self.log
+
+
+def exit_code(*arguments: str) -> int | str | None:
+    """Run the command `headlight` in this process until it ends, and return its exit code."""
+    try:
+        return main(arguments)
+    except SystemExit as ended:
+        return ended.code
 
 
 def get(address: str, path: str) -> str:

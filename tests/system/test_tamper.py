@@ -13,29 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.system.conftest import bundle_of
-from tests.system.processes import ROOT
+from tests.system.processes import ROOT, exit_code
 from tests.tampering import MISFITS, TAMPERINGS, Tampering
 
 
-def check(bundle: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "headlight",
-        "serve",
-        "--check",
-        "--bundle",
-        str(bundle),
-        *options,
-    ]
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
-    )
-
-
-def assert_refused(done: subprocess.CompletedProcess[str], file: str) -> None:
-    assert (done.returncode, done.stdout) == (3, "")
-    [line] = done.stderr.splitlines()
+def assert_refused(code: object, out: str, err: str, file: str) -> None:
+    assert (code, out) == (3, "")
+    [line] = err.splitlines()
     assert line.startswith("error: ")
     assert file in line
 
@@ -43,15 +27,27 @@ def assert_refused(done: subprocess.CompletedProcess[str], file: str) -> None:
 @pytest.mark.parametrize(
     "tampering", [*TAMPERINGS, *MISFITS], ids=lambda each: each.name.replace(" ", "_")
 )
-def test_tampering_is_reported_in_one_line(tmp_path: Path, tampering: Tampering) -> None:
+def test_tampering_is_reported_in_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], tampering: Tampering
+) -> None:
     copy = Path(shutil.copytree(bundle_of("docs-rope"), tmp_path / "bundle"))
     tampering.apply(copy)
-    assert_refused(check(copy), tampering.file)
+    assert_refused(
+        exit_code("serve", "--check", "--bundle", str(copy)), *capfd.readouterr(), tampering.file
+    )
 
 
 def test_a_pinned_digest_refuses_a_consistent_but_different_bundle() -> None:
-    assert_refused(check(bundle_of("docs-rope"), "--bundle-sha256", "00" * 32), "manifest.json")
+    served = ("serve", "--check", "--bundle", str(bundle_of("docs-rope")))
+    command = [sys.executable, "-m", "headlight", *served, "--bundle-sha256", "00" * 32]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert_refused(done.returncode, done.stdout, done.stderr, "manifest.json")
 
 
-def test_a_missing_folder_is_reported_in_one_line(tmp_path: Path) -> None:
-    assert_refused(check(tmp_path / "nowhere"), "manifest.json")
+def test_a_missing_folder_is_reported_in_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = exit_code("serve", "--check", "--bundle", str(tmp_path / "nowhere"))
+    assert_refused(code, *capfd.readouterr(), "manifest.json")

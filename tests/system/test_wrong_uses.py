@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.export.hub.hub_server import Hub
-from tests.system.processes import ROOT
+from tests.system.processes import ROOT, exit_code
 from tests.system.wrong_uses import WRONG_USES, Scene
 
 PAGE = ROOT / "docs" / "troubleshooting.md"
@@ -30,7 +29,13 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 @pytest.mark.parametrize("name", WRONG_USES)
-def test_a_wrong_use_is_one_line_with_the_remedy(name: str, scene: Scene, tmp_path: Path) -> None:
+def test_a_wrong_use_is_one_line_with_the_remedy(
+    name: str,
+    scene: Scene,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     wrong = WRONG_USES[name]
     variables = {
         "HEADLIGHT_CACHE": str(tmp_path / "cache"),
@@ -38,22 +43,21 @@ def test_a_wrong_use_is_one_line_with_the_remedy(name: str, scene: Scene, tmp_pa
         "HF_ENDPOINT": scene.hub.address,
         **dict(wrong.variables),
     }
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "headlight", "serve", *wrong.arguments(scene)),
-            *(["--check"] if wrong.check else ["--log-level", "error"]),
-        ],
-        cwd=ROOT,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    [line] = done.stderr.splitlines()
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    command = ("serve", *wrong.arguments(scene))
+    if wrong.check:
+        ended = (exit_code(*command, "--check"), *capfd.readouterr())
+    else:  # a service that has begun to start ends its process
+        program = (sys.executable, "-m", "headlight", *command, "--log-level", "error")
+        done = subprocess.run(
+            program, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+        )
+        ended = (done.returncode, done.stdout, done.stderr)
+    code, out, err = ended
+    [line] = err.splitlines()
     assert re.search(wrong.line, line), line
-    assert done.stdout == ""
-    assert done.returncode == wrong.code
+    assert (code, out) == (wrong.code, "")
 
 
 def test_the_docs_have_a_row_for_each() -> None:

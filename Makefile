@@ -76,10 +76,11 @@ demo: build/bundles/docs-rope/manifest.json $(if $(GPU),.nox/gpu/bin/python) ## 
 test: $(SETUP) ## run the tests that need no other process, machine or network
 	OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
-# Two processes, by file: tests of a file share services. More would starve the services of time.
+# Two processes, by group: tests of a file share services, and so do those of small models
+# (tests/system/conftest.py). More would starve the services of time.
 system: $(MANIFESTS) ## run the tests with real processes and clients; installs the Debian packages they need
 	tests/system/require.sh curl node npm nginx openssl prometheus promtool chromium zsh
-	OMP_NUM_THREADS=1 $(PY) -m pytest tests/system --timeout=600 --numprocesses=2 --dist=loadfile
+	OMP_NUM_THREADS=1 $(PY) -m pytest tests/system --timeout=600 --numprocesses=2 --dist=loadgroup
 
 lint: $(SETUP) ## check formatting, ruff, mypy --strict, imports, and that stubs match the contract
 	$(NOX) proto-check

@@ -129,7 +129,7 @@ def test_training(session: nox.Session) -> None:
 def dependencies(session: nox.Session) -> None:
     """Install README's line with the newest and the oldest dependencies, and each extra's wheel."""
     bundle(session)
-    at_once = ("--numprocesses=2", "--dist=loadfile", "--timeout=1200", "-rP")
+    at_once = ("--numprocesses=2", "--dist=loadgroup", "--timeout=1200", "-rP")
     project(session, "-m", "pytest", "tests/dependencies", *at_once)
 
 

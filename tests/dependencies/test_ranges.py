@@ -35,7 +35,10 @@ CHECKPOINT = ROOT / "model/headlight_model/checkpoints/docs-rope"
 TOLERANCE = 1e-5  # of pooled vectors in fp32
 
 
-@pytest.fixture(scope="module", params=["newest", "oldest"])
+ENDS = [pytest.param(end, marks=pytest.mark.xdist_group(end)) for end in ("newest", "oldest")]
+
+
+@pytest.fixture(scope="module", params=ENDS)
 def shell(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Shell]:

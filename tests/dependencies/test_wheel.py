@@ -23,6 +23,7 @@ from tests.shipped import DIM
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service, by_hand
 
+pytestmark = pytest.mark.xdist_group("wheel")  # which one process builds
 # Dependencies of a client: the three it declares, and those of grpcio.
 CLIENT_ONLY = {"headlight-serving", "grpcio", "protobuf", "numpy", "typing-extensions"}
 CALL = """

@@ -44,7 +44,7 @@ def write(name: str, folder: Path) -> SentenceTransformer:
     return write_family(name, folder)
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "modernbert", "qwen3", "prompts and dense"])
+@pytest.mark.parametrize("name", ["roberta", "qwen3", "prompts and dense"])
 def test_a_model_served_by_its_name_has_the_vectors_of_the_library(
     name: str, tmp_path: Path
 ) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import transformers
 from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.quantization import quantize_embeddings
 
 from headlight import Client, InvalidInput
@@ -21,18 +22,34 @@ transformers.logging.set_verbosity_error()
 
 # The last is truncated.
 TEXTS = ["a", "what is this?", "One of the LONGER texts of them all.", "short one", "x" * 80]
-FORMS: dict[str, dict[str, Any]] = {pooling: {"pooling": pooling} for pooling in POOLING}
+# A prompt that pooling leaves out has no effect on texts without one.
+FORMS: dict[str, dict[str, Any]] = {
+    pooling: {"pooling": pooling, "prompts": PROMPTS, "include_prompt": False}
+    for pooling in POOLING
+}
 FORMS |= {
-    "normalized": {"normalize": True},
+    "normalized": {"normalize": True, "prompts": PROMPTS, "default_prompt": "passage"},
     "dense": {"dense": True, "pooling": "cls"},
     "dense, normalized": {"dense": True, "normalize": True},
 }
+Served = tuple[str, SentenceTransformer, Client]
 
 
-def served(folder: Path) -> Service:
-    """Return a service of the folder that sentence-transformers wrote."""
+@pytest.fixture(scope="module", params=FORMS)
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    """Yield each form: its name, the library's model, and a client of a service of its folder."""
+    folder = tmp_path_factory.mktemp("sentences")
+    theirs = write_sentences(folder, **FORMS[request.param])
     export_origin(read_origin(folder / "model"), folder / "bundle")
-    return Service(folder / "bundle")
+    with Service(folder / "bundle") as service, Client(service.target) as client:
+        yield request.param, theirs, client
+
+
+def of_forms(*names: str) -> pytest.MarkDecorator:
+    """Return a decorator of a test of some forms alone."""
+    return pytest.mark.parametrize("served", names, indirect=True)
 
 
 def check(got: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
@@ -43,59 +60,54 @@ def check(got: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
     assert (np.abs(got - expected).max(axis=1) / lengths).max() <= 1e-5
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_vectors_match_the_library(form: str, tmp_path: Path) -> None:
-    theirs = write_sentences(tmp_path, **FORMS[form])
-    expected = theirs.encode(TEXTS)
-    with served(tmp_path) as service, Client(service.target) as client:
-        got = client.encode(TEXTS, truncate="end")
+def test_vectors_match_the_library(served: Served) -> None:
+    form, theirs, client = served
+    got = client.encode(TEXTS, truncate="end")
     assert got.shape == (len(TEXTS), WIDTH if "dense" in form else DIM)
-    check(got, expected)
+    check(got, theirs.encode(TEXTS))
 
 
-def test_prompts_by_name_by_text_and_by_default_match_the_library(tmp_path: Path) -> None:
-    theirs = write_sentences(tmp_path, prompts=PROMPTS, default_prompt="passage")
-    with served(tmp_path) as service, Client(service.target) as client:
-        check(client.encode(TEXTS[:3]), theirs.encode(TEXTS[:3]))
-        check(
-            client.encode(TEXTS[:3], prompt_name="query"),
-            theirs.encode(TEXTS[:3], prompt_name="query"),
-        )
-        check(client.encode(TEXTS[:3], prompt="see "), theirs.encode(TEXTS[:3], prompt="see "))
-        check(
-            client.encode(TEXTS, prompt_name="query", truncate="end"),
-            theirs.encode(TEXTS, prompt_name="query"),
-        )
-        with pytest.raises(InvalidInput, match=r"prompt_name.*passage, query"):
-            client.encode(TEXTS, prompt_name="none")
+@of_forms("normalized")
+def test_prompts_by_name_by_text_and_by_default_match_the_library(served: Served) -> None:
+    _, theirs, client = served
+    check(
+        client.encode(TEXTS[:3], prompt_name="query"),
+        theirs.encode(TEXTS[:3], prompt_name="query"),
+    )
+    check(client.encode(TEXTS[:3], prompt="see "), theirs.encode(TEXTS[:3], prompt="see "))
+    check(
+        client.encode(TEXTS, prompt_name="query", truncate="end"),
+        theirs.encode(TEXTS, prompt_name="query"),
+    )
+    with pytest.raises(InvalidInput, match=r"prompt_name.*passage, query"):
+        client.encode(TEXTS, prompt_name="none")
 
 
-@pytest.mark.parametrize("pooling", POOLING)
-def test_prompts_excluded_from_pooling_match_the_library(pooling: str, tmp_path: Path) -> None:
-    theirs = write_sentences(tmp_path, prompts=PROMPTS, pooling=pooling, include_prompt=False)
-    with served(tmp_path) as service, Client(service.target) as client:
-        got = client.encode(TEXTS[:4], prompt_name="query")
-        check(got, theirs.encode(TEXTS[:4], prompt_name="query"))
-        assert np.abs(got - client.encode(TEXTS[:4])).max() > 1e-3
-        alone = np.concatenate([client.encode([text], prompt_name="query") for text in TEXTS[:4]])
+@of_forms(*POOLING)
+def test_prompts_excluded_from_pooling_match_the_library(served: Served) -> None:
+    _, theirs, client = served
+    got = client.encode(TEXTS[:4], prompt_name="query")
+    check(got, theirs.encode(TEXTS[:4], prompt_name="query"))
+    assert np.abs(got - client.encode(TEXTS[:4])).max() > 1e-3
+    alone = np.concatenate([client.encode([text], prompt_name="query") for text in TEXTS[:4]])
     assert np.abs(got - alone).max() <= 1e-6 * np.linalg.norm(alone, axis=1).max()
 
 
-@pytest.mark.parametrize("dimensions", [1, 8, 17])
-def test_truncated_vectors_match_the_library(dimensions: int, tmp_path: Path) -> None:
-    theirs = write_sentences(tmp_path, dense=True, normalize=True)
-    expected = theirs.encode(TEXTS, truncate_dim=dimensions, normalize_embeddings=True)
-    with served(tmp_path) as service, Client(service.target) as client:
+@of_forms("dense, normalized")
+def test_truncated_vectors_match_the_library(served: Served) -> None:
+    _, theirs, client = served
+    for dimensions in (1, 8, 17):
+        expected = theirs.encode(TEXTS, truncate_dim=dimensions, normalize_embeddings=True)
         check(client.encode(TEXTS, dimensions=dimensions, truncate="end"), expected)
 
 
-def test_vector_types_match_the_library(tmp_path: Path) -> None:
-    theirs = write_sentences(tmp_path)
+@of_forms("mean")
+def test_vector_types_match_the_library(served: Served) -> None:
+    _, theirs, client = served
     expected = theirs.encode(TEXTS[:4], truncate_dim=32)
-    with served(tmp_path) as service, Client(service.target) as client:
-        kinds = client.encode_with_info(
-            TEXTS[:4], dimensions=32, dtype=("float32", "binary", "ubinary")
-        ).by_type
+    kinds = client.encode_with_info(
+        TEXTS[:4], dimensions=32, dtype=("float32", "binary", "ubinary")
+    ).by_type
     check(kinds["float32"], expected)
     clear = np.abs(expected) > 1e-5  # elsewhere rounding decides the sign
     assert clear.all()

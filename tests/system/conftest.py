@@ -5,7 +5,7 @@ For tests that do not change them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from headlight.web.page import attention_page
 from headlight_model.checkpoint import load_checkpoint
 from headlight_model.encoder import Encoder
 from tests.factory import KINDS
+from tests.once import place_of
 from tests.system import making
 from tests.system.browser import Browser
 from tests.system.pages import LONG, MIDDLE, SHORT
@@ -29,6 +30,15 @@ MODELS = ("docs-rope", "docs-sinusoidal")
 def bundle_of(model: str) -> Path:
     """Return the bundle made by `make export`, on which `make system` depends."""
     return ROOT / "build" / "bundles" / model
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one process run the tests that share services: of a file, or of small models."""
+    for item in items:
+        fixtures: Collection[str] = getattr(item, "fixturenames", ())
+        group = "small" if "small" in fixtures else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
@@ -64,9 +74,8 @@ def fresh(
     makers: ProcessPoolExecutor, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Future[Path]]:
     """Return folders by kind with checkpoint and bundle, being made."""
-    return {
-        kind: makers.submit(making.fresh, kind, tmp_path_factory.mktemp(kind)) for kind in KINDS
-    }
+    place = place_of(tmp_path_factory)
+    return {kind: makers.submit(making.fresh, kind, place) for kind in KINDS}
 
 
 @pytest.fixture(scope="session", params=list(KINDS))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ from headlight_model.train.loop import Job, train
 from headlight_model.train.recipe import QUICK
 from tests.factory import kind_config, write_checkpoint
 from tests.library import small_library
+from tests.once import once_in
 
 PROCESSES = 2
 
@@ -28,16 +30,19 @@ def makers() -> ProcessPoolExecutor:
     return ProcessPoolExecutor(PROCESSES, context, initializer=torch.set_num_threads, initargs=(1,))
 
 
-def fresh(kind: str, folder: Path) -> Path:
-    """Make the model of a key of KINDS, with sharpened attention.
+def fresh(kind: str, made: Path) -> Path:
+    """Return the folder with `checkpoint` and `bundle` of a key of KINDS, in that of all processes.
 
-    Writes `checkpoint` and `bundle` into the folder, and returns it.
+    Its attention is sharpened.
     """
+    return once_in(made, f"fresh-{kind}", partial(_fresh, kind))
+
+
+def _fresh(kind: str, folder: Path) -> None:
     checkpoint = write_checkpoint(folder / "checkpoint", kind_config(kind))
     if kind == "none":  # one of them takes ids alone
         (checkpoint / TOKENIZER).unlink()
     export_checkpoint(checkpoint, folder / "bundle")
-    return folder
 
 
 def trained(positions: str, folder: Path) -> Path:

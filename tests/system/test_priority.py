@@ -139,12 +139,3 @@ def test_vectors_do_not_depend_on_priority(service: Service) -> None:
             client.encode([TEXT], priority=priority) for priority in ("interactive", "bulk")
         )
     assert abs(one - other).max() <= 1e-6
-
-
-def test_metrics_are_labelled_by_priority(service: Service) -> None:
-    with Client(service.target) as client:
-        client.encode([TEXT], priority="bulk")
-    for priority in ("interactive", "bulk"):
-        assert (
-            service.counted(f'headlight_texts_total{{model="docs-rope",priority="{priority}"') > 0
-        )

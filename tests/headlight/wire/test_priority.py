@@ -4,52 +4,17 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from headlight import AsyncClient, Client, InvalidInput
+from headlight import Client, InvalidInput
 from headlight.cli.commands import main, parser
-from headlight.client.calls.unary_calls import occlusion_request
 from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
-from headlight.spec import PRIORITIES, AttentionSpec
+from headlight.spec import PRIORITIES
 from headlight.wire import reading_codec
 from tests.headlight.fake_server import FakeServicer
-
-CALLS: list[Callable[..., Any]] = [
-    lambda client, **said: client.encode(["a"], **said),
-    lambda client, **said: client.encode_tokens(["a"], **said),
-    lambda client, **said: client.token_vectors(["a"], **said),
-    lambda client, **said: client.attend("a", **said),
-    lambda client, **said: client.attention(["a"], AttentionSpec(), **said),
-    lambda client, **said: list(client.attention_pieces("a", AttentionSpec(), **said)),
-    lambda client, **said: client.attention_bytes("a", AttentionSpec(), **said),
-    lambda client, **said: client.hidden("a", **said),
-]
-
-
-@pytest.mark.parametrize("call", CALLS)
-def test_every_method_sends_the_priority(
-    client: Client, servicer: FakeServicer, call: Callable[..., Any]
-) -> None:
-    for said in ({}, {"priority": "interactive"}, {"priority": "bulk"}):
-        call(client, **said)
-    assert [request.priority for request in servicer.encoded] == [
-        0,
-        pb.PRIORITY_INTERACTIVE,
-        pb.PRIORITY_BULK,
-    ]
-    with pytest.raises(InvalidInput, match='priority: must be None, "interactive" or "bulk"'):
-        call(client, priority="soon")
-
-
-def test_occlude_sends_the_priority_and_tokenize_has_none(client: Client) -> None:
-    assert occlusion_request("", "one", None, {"priority": "bulk"}).priority == pb.PRIORITY_BULK
-    with pytest.raises(TypeError, match="priority"):
-        client.tokenize(["a"], priority="bulk")  # type: ignore[call-arg]
 
 
 def test_each_request_of_a_long_list_has_the_priority(
@@ -58,13 +23,6 @@ def test_each_request_of_a_long_list_has_the_priority(
     client.encode(["a"] * 30, priority="bulk")
     assert len(servicer.encoded) > 1
     assert {request.priority for request in servicer.encoded} == {pb.PRIORITY_BULK}
-
-
-async def test_the_asyncio_client_sends_the_priority(target: str, servicer: FakeServicer) -> None:
-    async with AsyncClient(target) as client:
-        await client.encode(["a"], priority="bulk")
-        await client.attend("a", priority="bulk")
-    assert [request.priority for request in servicer.encoded] == [pb.PRIORITY_BULK] * 2
 
 
 def test_priority_names_match_their_enum_numbers() -> None:

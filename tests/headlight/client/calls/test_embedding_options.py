@@ -19,11 +19,16 @@ from headlight.outputs.pooled import PooledVectors
 from headlight.pb import headlight_pb2 as pb
 from headlight.reasons import Reason
 from headlight.results import Usage
-from headlight.spec import AttentionSpec, VectorType
+from headlight.spec import VectorType
+from tests.headlight.client.calls.test_call_options import CALLS
 from tests.headlight.fake_model import DIM, hidden_of, pooled_of, tokens_of
 from tests.headlight.fake_server import FakeServicer, refused
 
 TYPES: tuple[VectorType, ...] = ("int8", "float32", "ubinary", "binary", "float16")
+
+
+def tokenize(client: Client, **prompt: Any) -> None:
+    client.tokenize(["a"], **prompt)
 
 
 def vector(text: str) -> Any:
@@ -162,21 +167,7 @@ def test_a_refused_prompt_is_reported_under_the_name_the_caller_used(
         client.attend("a", prompt_name="x")
 
 
-CALLS: list[Callable[..., Any]] = [
-    lambda client, **prompt: client.encode(["a"], **prompt),
-    lambda client, **prompt: client.encode_with_info(["a"], **prompt),
-    lambda client, **prompt: client.encode_tokens(["a"], **prompt),
-    lambda client, **prompt: client.token_vectors(["a"], **prompt),
-    lambda client, **prompt: client.attend("a", **prompt),
-    lambda client, **prompt: client.attention(["a"], AttentionSpec(), **prompt),
-    lambda client, **prompt: list(client.attention_pieces("a", AttentionSpec(), **prompt)),
-    lambda client, **prompt: client.attention_bytes("a", AttentionSpec(), **prompt),
-    lambda client, **prompt: client.hidden("a", **prompt),
-    lambda client, **prompt: client.tokenize(["a"], **prompt),
-]
-
-
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", [*CALLS, tokenize])
 def test_every_method_sends_the_prompt(
     client: Client, servicer: FakeServicer, call: Callable[..., Any]
 ) -> None:

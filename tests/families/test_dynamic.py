@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +79,6 @@ def test_a_folder_with_dynamic_scaling_is_exported_for_longer_texts(
     monkeypatch.setitem(models.MODELS, "llama", MODELS["llama"])
     make("llama").save_pretrained(tmp_path / "model")
     arguments = [
-        "export",
         str(tmp_path / "model"),
         "--out",
         str(tmp_path / "out"),
@@ -88,8 +86,7 @@ def test_a_folder_with_dynamic_scaling_is_exported_for_longer_texts(
         "--pooling",
         "last",
     ]
-    monkeypatch.setattr(sys, "argv", [*arguments, "--max-length", "200"])
-    assert main() == 0
+    assert main([*arguments, "--max-length", "200"]) == 0
     assert "our PyTorch against transformers" in capsys.readouterr().out
     report = json.loads((tmp_path / "out" / "parity.json").read_text(encoding="utf-8"))
     assert report["pytorch_fp32_against_transformers"]["tokens"] < 1e-4

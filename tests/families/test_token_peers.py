@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -142,9 +141,8 @@ def test_an_export_compares_ids_and_reports_the_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_sentences(tmp_path)
-    arguments = ["export", str(tmp_path / "model"), "--out", str(tmp_path / "bundle")]
-    monkeypatch.setattr(sys, "argv", arguments)
-    assert main() == 0
+    arguments = [str(tmp_path / "model"), "--out", str(tmp_path / "bundle")]
+    assert main(arguments) == 0
     assert f"token ids of {len(TEXTS)} texts and " in capsys.readouterr().out
     made = json.loads((tmp_path / "model" / "tokenizer.json").read_text())
     made["post_processor"] = None
@@ -152,5 +150,5 @@ def test_an_export_compares_ids_and_reports_the_result(
     monkeypatch.setattr(
         "headlight_export.folders.origin.tokenizer_json", lambda _, lower_case: changed
     )
-    assert main() == 2
+    assert main(arguments) == 2
     assert "in transformers" in capsys.readouterr().err

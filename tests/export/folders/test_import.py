@@ -6,7 +6,6 @@ One can be served; many cannot, and each is refused in one line.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,14 +127,11 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_folder_that_cannot_be_served_is_refused_in_one_line(
-    case: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    case: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     change, message = REFUSED[case]
     change(folder)
-    monkeypatch.setattr(
-        sys, "argv", ["export", str(folder), "--out", str(folder.parent / "out" / "bundle")]
-    )
-    assert main() == 2
+    assert main([str(folder), "--out", str(folder.parent / "out" / "bundle")]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("export: ")
     assert message in line
@@ -181,14 +177,13 @@ def test_a_generating_decoder_is_refused(folder: Path) -> None:
 
 
 def test_a_folder_that_can_be_served_is_exported_and_matches_the_original(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From the command to vectors of text, including int8 and pairs."""
     texts = folder.parent / "texts"
     texts.write_text("\n".join(f"text {i} of many" for i in range(120)), encoding="utf-8")
     out = folder.parent / "bundle"
     arguments = [
-        "export",
         str(folder),
         "--out",
         str(out),
@@ -197,8 +192,7 @@ def test_a_folder_that_can_be_served_is_exported_and_matches_the_original(
         "--calibration",
         str(texts),
     ]
-    monkeypatch.setattr(sys, "argv", arguments)
-    assert main() == 0
+    assert main(arguments) == 0
     said = capsys.readouterr().out
     assert "parity, alone 30" in said
     assert "not compared with transformers: it is not installed" in said
@@ -228,7 +222,7 @@ def test_a_folder_that_can_be_served_is_exported_and_matches_the_original(
 
 
 def test_texts_that_cannot_be_encoded_are_reported_in_one_line(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A prompt leaves no room for them, which shows only after the graphs are exported."""
     chain(folder, "Transformer", "Pooling")
@@ -238,10 +232,7 @@ def test_texts_that_cannot_be_encoded_are_reported_in_one_line(
     texts = folder.parent / "texts"
     texts.write_text("text\n" * 120, encoding="utf-8")
     out = folder.parent / "out" / "bundle"
-    monkeypatch.setattr(
-        sys, "argv", ["export", str(folder), "--out", str(out), "--calibration", str(texts)]
-    )
-    assert main() == 2
+    assert main([str(folder), "--out", str(out), "--calibration", str(texts)]) == 2
     assert (
         "inputs[0].text: its prompt and special tokens are 42 tokens, the model takes 40"
         in capsys.readouterr().err

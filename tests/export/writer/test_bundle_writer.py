@@ -188,8 +188,7 @@ def test_an_unservable_tokenizer_is_reported_before_anything_is_computed(
     }
     (folder / "config.json").write_text(json.dumps(config))
     monkeypatch.setattr(bundle_writer, "Reference", no_use)
-    monkeypatch.setattr(sys, "argv", ["export", str(folder), "--out", str(tmp_path / "out")])
-    assert main() == 2
+    assert main([str(folder), "--out", str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err.startswith(f"export: tokenizer.json: {message}")
     assert not (tmp_path / "out").exists()
 
@@ -207,8 +206,7 @@ def test_overflowing_numbers_are_reported_before_tracing(
     tensors["encoder.blocks.1.feed_forward.up.weight"] *= 1e30
     save_file(tensors, folder / "model.safetensors")
     monkeypatch.setattr(fp32_parts, "trace", no_use)
-    monkeypatch.setattr(sys, "argv", ["export", str(folder), "--out", str(tmp_path / "out")])
-    assert main() == 2
+    assert main([str(folder), "--out", str(tmp_path / "out")]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("export: the model's results overflow float32:  the largest weight is ")
     assert "in blocks.1.feed_forward.up.weight" in line

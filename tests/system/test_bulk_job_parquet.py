@@ -101,11 +101,11 @@ def test_arguments_and_a_missing_id_column(data: Path) -> None:
 
 
 def test_rows_without_a_text_are_listed_beside_the_output(data: Path) -> None:
-    write(data, 0, ["a text", None, ""])
-    assert worker(environment(data, 0), *LOCAL).returncode == 0
-    assert len(vectors(data / "out" / "part 0.parquet")) == 1
-    lines = (data / "out" / "part 0.rejected.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line)["id"] for line in lines] == ["0-1", "0-2"]
+    write(data, 1, ["a text", None, ""])
+    assert worker(environment(data, 1), *LOCAL).returncode == 0
+    assert len(vectors(data / "out" / "part 1.parquet")) == 1
+    lines = (data / "out" / "part 1.rejected.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ["1-1", "1-2"]
 
 
 def test_a_permanent_failure_fails_only_its_index(data: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_permanent_failure_fails_only_its_index(data: Path) -> None:
 
 
 def test_a_killed_worker_resumes_and_its_output_is_the_same(data: Path, tmp_path: Path) -> None:
-    write(data, 0, [f"row {row} of many, each a text of its own" for row in range(3000)])
+    write(data, 0, [f"row {row} of many, each a text of its own" for row in range(1500)])
     (data / "in" / "part 2.parquet").unlink()
     options = (*LOCAL, "--part-rows", "100")
     pod = subprocess.Popen(

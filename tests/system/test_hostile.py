@@ -33,27 +33,27 @@ def p99(seconds: list[float]) -> float:
     return sorted(seconds)[int(0.99 * len(seconds))]
 
 
-def test_a_flood_of_pipelined_requests_is_cut() -> None:
-    with Service(ROPE) as service, Costs(service) as costs:
+def test_a_flood_of_pipelined_requests_is_cut(rope: Service) -> None:
+    with Costs(rope) as costs:
         for _ in range(8):
-            assert hostile.pipelined_flood(service) < 32 * MIB
+            assert hostile.pipelined_flood(rope) < 32 * MIB
     assert costs.memory < 48 * MIB
     assert costs.refused == []
     assert max(costs.seconds) < AT_ONCE
 
 
-def test_as_many_pipelined_requests_as_may_wait_are_answered() -> None:
-    with Service(ROPE) as service, hostile.connected(service) as client:
+def test_as_many_pipelined_requests_as_may_wait_are_answered(rope: Service) -> None:
+    with hostile.connected(rope) as client:
         ask = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n"
         client.sendall((ask + b"\r\n") * 60 + ask + b"Connection: close\r\n\r\n")
         assert hostile.receive_all(client).count(b"HTTP/1.1 200 ") == 61
 
 
-def test_lists_of_lists_are_refused_before_they_are_objects() -> None:
+def test_lists_of_lists_are_refused_before_they_are_objects(rope: Service) -> None:
     statuses = list[int]()
-    with Service(ROPE) as service, Costs(service) as costs:
+    with Costs(rope) as costs:
         callers = [
-            threading.Thread(target=lambda: statuses.extend(hostile.nested_lists(service)))
+            threading.Thread(target=lambda: statuses.extend(hostile.nested_lists(rope)))
             for _ in range(12)
         ]
         for caller in callers:
@@ -133,61 +133,59 @@ def test_silent_handshakes_are_counted(authority: Authority) -> None:
             assert client.encode(["a"]).shape[0] == 1
 
 
-def test_bodies_that_never_end_leave_room_for_others() -> None:
+def test_bodies_that_never_end_leave_room_for_others(rope: Service) -> None:
     """40 callers that declare 4 MiB each held all bytes of requests, also those of gRPC."""
-    with Service(ROPE) as service, Client(service.target, timeout=30) as client:
+    with Client(rope.target, timeout=30) as client:
         for shape in (hostile.trickled_bodies, hostile.large_bodies):
-            with Costs(service) as costs:
-                attack = threading.Thread(target=shape, args=(service, 40, 3.0))
+            with Costs(rope) as costs:
+                attack = threading.Thread(target=shape, args=(rope, 40, 3.0))
                 attack.start()
                 time.sleep(1.0)  # the callers' pause, while their bodies arrive
                 assert client.encode(["a" * 1000] * 8).shape[0] == 8
-                assert post(service, "/v1/embeddings", {"input": ["a b"] * 500})[0] == 200
+                assert post(rope, "/v1/embeddings", {"input": ["a b"] * 500})[0] == 200
                 attack.join(60)
             assert costs.refused == []
             assert costs.memory < 128 * MIB
             assert max(costs.seconds) < AT_ONCE
 
 
-@pytest.mark.parametrize("shape", [hostile.trickled_bodies, hostile.lingering])
-def test_unfinished_connections_keep_nobody_out(shape: hostile.Shape) -> None:
+def test_unfinished_connections_keep_nobody_out() -> None:
     with Service(ROPE, before=hostile.limited(256)) as service:  # 64 connections of HTTP
-        with Costs(service) as costs:
-            shape(service, 300, 3.0)  # type: ignore[call-arg]
-        assert costs.refused == []
-        assert len(costs.seconds) > 20
-        assert costs.descriptors < 200
-        assert max(costs.seconds) < AT_ONCE
+        for shape in (hostile.trickled_bodies, hostile.lingering):
+            with Costs(service) as costs:
+                shape(service, 300, 3.0)
+            assert costs.refused == []
+            assert len(costs.seconds) > 20
+            assert costs.descriptors < 200
+            assert max(costs.seconds) < AT_ONCE
 
 
-def test_neighbours_of_many_occlusions_wait_for_one_batch() -> None:
+def test_neighbours_of_many_occlusions_wait_for_one_batch(rope: Service) -> None:
     """Sixteen callers, each of whom occludes a text of the greatest length."""
     text = ("one road went on in the wood and the other did not " * 110)[:5600]
-    with Service(ROPE) as service:
-        alone, beside, largest = list[float](), list[float](), list[float]()
-        for _ in range(3):
-            largest.append(seconds_of(lambda: embed(service, text)))
-        for _ in range(200):
-            alone.append(seconds_of(lambda: embed(service)))
-        texts = service.counted("headlight_texts_total")
-        with contextlib.ExitStack() as opened:
-            for _ in range(16):
-                client = opened.enter_context(hostile.connected(service))
-                client.sendall(hostile.request("/v1/occlude", {"input": {"text": text}}))
-            while service.counted("headlight_texts_total") < texts + 16 + 100:  # all have begun
-                assert embed(service) == 200
-            for _ in range(300):
-                beside.append(seconds_of(lambda: embed(service)))
+    alone, beside, largest = list[float](), list[float](), list[float]()
+    for _ in range(3):
+        largest.append(seconds_of(lambda: embed(rope, text)))
+    for _ in range(200):
+        alone.append(seconds_of(lambda: embed(rope)))
+    texts = rope.counted("headlight_texts_total")
+    with contextlib.ExitStack() as opened:
+        for _ in range(16):
+            client = opened.enter_context(hostile.connected(rope))
+            client.sendall(hostile.request("/v1/occlude", {"input": {"text": text}}))
+        while rope.counted("headlight_texts_total") < texts + 16 + 100:  # all have begun
+            assert embed(rope) == 200
+        for _ in range(300):
+            beside.append(seconds_of(lambda: embed(rope)))
     batch = statistics.median(largest)
     print(f"p99 {p99(alone):.4f} s alone, {p99(beside):.4f} s beside; a batch {batch:.4f} s")
     assert p99(beside) <= p99(alone) + batch
 
 
-def test_trailers_are_not_headers() -> None:
-    with Service(ROPE) as service:
-        assert hostile.trailers(service).startswith(b"HTTP/1.1 200 ")
-        for line in ("X-Request-Timeout: nonsense", "Host: evil.example", "Content-Encoding: gzip"):
-            assert hostile.trailers(service, line).startswith(b"HTTP/1.1 200 "), line
+def test_trailers_are_not_headers(rope: Service) -> None:
+    assert hostile.trailers(rope).startswith(b"HTTP/1.1 200 ")
+    for line in ("X-Request-Timeout: nonsense", "Host: evil.example", "Content-Encoding: gzip"):
+        assert hostile.trailers(rope, line).startswith(b"HTTP/1.1 200 "), line
 
 
 def test_a_token_in_a_trailer_does_not_count(tmp_path: Path) -> None:

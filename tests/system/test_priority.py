@@ -29,9 +29,11 @@ SECONDS = 300  # for the flood to end
 TRIES = 5  # floods, until this process kept up with one
 
 
-@pytest.fixture(scope="module", params=["1", "2"], ids=["one stream", "two streams"])
+@pytest.fixture(scope="module")
 def service(request: pytest.FixtureRequest) -> Iterator[Service]:
-    with Service(bundle_of("docs-rope"), "--streams", request.param, "--threads", "1") as running:
+    """Return a service of one stream, or of as many as a test is parametrised with."""
+    streams = getattr(request, "param", "1")
+    with Service(bundle_of("docs-rope"), "--streams", streams, "--threads", "1") as running:
         yield running
 
 
@@ -95,6 +97,7 @@ def of_one_flood(service: Service, priority: Priority) -> float | None:
     return (before - done) / waiting if waiting >= REQUESTS / 2 and missed <= waiting / 10 else None
 
 
+@pytest.mark.parametrize("service", ["1", "2"], indirect=True, ids=["one stream", "two streams"])
 def test_an_interactive_request_is_answered_before_most_earlier_bulk(
     service: Service,
 ) -> None:

@@ -128,32 +128,6 @@ def test_sigterm_ends_the_export_too(variables: Variables, tmp_path: Path) -> No
     assert not list((tmp_path / "cache").glob("*/bundle"))
 
 
-@pytest.mark.parametrize(
-    ("model", "change", "code", "message"),
-    [
-        ("org/none", {}, 2, "there is no model org/none on the Hub, and no such folder here;"),
-        (TINY, {"HF_ENDPOINT": "http://127.0.0.1:9"}, 1, "cannot download org/tiny from"),
-        (TINY, {"HEADLIGHT_CACHE": "/proc/none"}, 2, "set HEADLIGHT_CACHE to a folder"),
-    ],
-)
-def test_a_model_that_cannot_be_had_is_one_line_with_the_remedy(
-    variables: Variables, model: str, change: Variables, code: int, message: str
-) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "headlight", "serve", model, "--check"],
-        cwd=ROOT,
-        env={**os.environ, **variables, **change},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    [line] = done.stderr.splitlines()
-    assert line.startswith("error: ")
-    assert message in line
-    assert done.returncode == code
-
-
 def test_a_command_waits_while_the_service_exports_and_shows_its_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,15 +15,13 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from tests.system.processes import Service
 
 HEAD = "POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 SECONDS = 60.0
-# What the service sent last when it closed a connection, or b"": it was reset.
-Shape = Callable[[Service], object]
 
 
 class Costs:

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import io
 import itertools
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from headlight.cli.commands import main
 from headlight.errors import BadAnswer, MixedWeights
 from headlight.interface.arguments import Input, text_of
 from headlight.pb import headlight_pb2 as pb
+from tests.headlight.conftest import Pipe
 from tests.headlight.fake_model import HEADS, LAYERS, REF
 from tests.headlight.fake_server import FakeServicer
 
@@ -28,9 +27,9 @@ MOVED = np.arange(1, LAYERS * HEADS + 1).reshape(LAYERS, HEADS) / 100
 
 
 @pytest.fixture
-def environment(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def environment(target: str, monkeypatch: pytest.MonkeyPatch, pipe: Pipe) -> None:
     monkeypatch.setenv("HEADLIGHT_TARGET", target)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b""), encoding="utf-8"))
+    pipe(b"")
 
 
 @pytest.mark.parametrize("at_once", [1, 32])

@@ -18,6 +18,7 @@ from headlight.cli.result_output import info_text
 from headlight.client.sync_client import Client
 from headlight.extras import remedy
 from headlight.spec import VectorType
+from tests.headlight.conftest import Pipe
 from tests.headlight.fake_model import HEADS, LAYERS
 from tests.headlight.fake_server import FakeServicer, Refusal
 
@@ -26,12 +27,14 @@ BYTES = {"float32": 4, "float16": 2, "ubinary": 1}
 
 
 @pytest.fixture
-def run(target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(
+    target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, pipe: Pipe
+) -> Run:
     """Run with arguments and optional standard input; return exit code, output, errors."""
     monkeypatch.setenv("HEADLIGHT_TARGET", target)
 
     def run(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        pipe(stdin)
         code = main(arguments)
         out, err = capsys.readouterr()
         return code, out, err

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from pathlib import Path
 
 import grpc
@@ -12,6 +10,7 @@ import pytest
 from headlight.cli.commands import main
 from headlight.errors import InvalidInput, Overloaded
 from headlight.reasons import Reason
+from tests.headlight.conftest import Pipe
 from tests.headlight.fake_server import FakeServicer, Refusal, refused
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
@@ -98,9 +97,9 @@ def test_an_invalid_or_refused_line_is_named(
 
 
 def test_standard_input_and_a_text_that_is_a_whole_file_are_named(
-    target: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    target: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, pipe: Pipe
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"word " * 50), encoding="utf-8"))
+    pipe(b"word " * 50)
     code, err = said(capsys, target, "embed")
     assert (code, err.startswith("headlight: standard input, line 1: has 52 tokens")) == (
         2,

@@ -5,10 +5,8 @@ One line on standard error, no data, and no control character anywhere.
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from headlight import Client, HeadlightError
 from headlight.cli.commands import main
 from headlight.pb import headlight_pb2 as pb
 from headlight.printable import escaped, json_escaped
+from tests.headlight.conftest import Pipe
 from tests.headlight.fake_server import FakeServicer, Refusal
 
 Run = Callable[..., tuple[int, str, str]]
@@ -36,10 +35,12 @@ EVERY_CONTROL = [*range(32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(
 
 
 @pytest.fixture
-def run(target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(
+    target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, pipe: Pipe
+) -> Run:
     """Run with arguments; return exit code, output, errors."""
     monkeypatch.setenv("HEADLIGHT_TARGET", target)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b""), encoding="utf-8"))
+    pipe(b"")
 
     def run(*arguments: str) -> tuple[int, str, str]:
         code = main(arguments)

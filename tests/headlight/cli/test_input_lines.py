@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from headlight import Client
 from headlight.cli.commands import main
 from headlight.cli.files import PARTIAL
+from tests.headlight.conftest import Pipe
 from tests.headlight.fake_server import FakeServicer
 
 LONG = "word " * 50
@@ -30,13 +30,11 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(target: str, capsys: pytest.CaptureFixture[str], pipe: Pipe) -> Run:
     """Run embed with arguments and optional standard input; return exit code, output, errors."""
 
     def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
-        monkeypatch.setattr(
-            sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
-        )
+        pipe(stdin.encode())
         code = main(["embed", *arguments, "--target", target])
         return (code, *capsys.readouterr())
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import PRIORITIES
 from headlight.wire import reading_codec
+from tests.headlight.conftest import Pipe
 from tests.headlight.fake_server import FakeServicer
 
 
@@ -54,13 +53,12 @@ def test_the_command_line_sends_files_and_pipes_as_bulk(
     target: str,
     servicer: FakeServicer,
     monkeypatch: pytest.MonkeyPatch,
+    pipe: Pipe,
     tmp_path: Path,
     arguments: list[str],
     expected: int,
 ) -> None:
-    monkeypatch.setattr(
-        sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one two three\n"), encoding="utf-8")
-    )
+    pipe(b"one two three\n")
     (tmp_path / "FILE").write_text("one two three\n")
     monkeypatch.chdir(tmp_path)
     assert main([*arguments, "--target", target]) == 0

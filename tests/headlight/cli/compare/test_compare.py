@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from headlight.cli.compare import compare_command
 from headlight.comparison import EVIDENCE_METHODS, EvidenceSpec
 from headlight.errors import InvalidInput
 from headlight.runtime import Runtime
+from tests.headlight.conftest import Pipe
 
 Run = Callable[..., tuple[int, str, str]]
 QUERY = "read a file"
@@ -26,14 +25,16 @@ PASSAGES = ("close it", "open a file. then read it", "parse", "<b>read</b> file"
 
 @pytest.fixture
 def run(
-    runtime: Runtime, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    runtime: Runtime,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    pipe: Pipe,
 ) -> Run:
     """Run with arguments and standard input, on the model in this process."""
     monkeypatch.setattr(compare_command, "connect", lambda _: contextlib.nullcontext(runtime))
 
     def run(*arguments: str, stdin: str = "\n".join(PASSAGES)) -> tuple[int, str, str]:
-        data = io.BytesIO(stdin.encode())
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(data, encoding="utf-8"))
+        pipe(stdin.encode())
         code = main(["compare", *arguments])
         out, err = capsys.readouterr()
         return code, out, err

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from headlight.reasons import Reason
 from headlight.results import Usage
 from headlight.spec import VectorType
 from tests.headlight.client.calls.test_call_options import CALLS
+from tests.headlight.conftest import Pipe
 from tests.headlight.fake_model import DIM, hidden_of, pooled_of, tokens_of
 from tests.headlight.fake_server import FakeServicer, refused
 
@@ -286,12 +285,12 @@ def test_the_command_line_sends_options(
 
 
 def test_the_command_line_shows_prompts(
-    target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    target: str, capsys: pytest.CaptureFixture[str], pipe: Pipe
 ) -> None:
     assert main(["info", "--target", target]) == 0
     out = capsys.readouterr().out
     assert "query 'find: '; not pooled" in out
     assert f"{DIM} wide; as" in out
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    pipe(b"")
     with pytest.raises(SystemExit, match="2"):
         main(["tokens", "--target", target, "a", "--prompt", "x", "--prompt-name", "query"])

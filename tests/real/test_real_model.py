@@ -42,6 +42,8 @@ VARIANTS = [
     (provider, precision)
     for provider in ("cpu", "openvino")
     for precision in ("fp32", "bf16", "int8")
+    # Without bfloat16 in the CPU that service does not start: tests/system/test_precision.py.
+    if (provider, precision) != ("openvino", "bf16") or openvino_session._has_bf16()
 ]
 # Least mean cosine with fp32 of PyTorch, and least share of its ten nearest texts.
 # int8 is worse without VNNI, where ONNX Runtime's sums overflow.
@@ -106,6 +108,20 @@ def bundle(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.fixture(scope="module")
+def service(request: pytest.FixtureRequest, bundle: Path) -> Iterator[Service]:
+    """Yield a service of a variant, provider and precision; tests of one variant share it."""
+    provider, precision = request.param
+    with Service(bundle, "--provider", provider, "--precision", precision) as running:
+        yield running
+
+
+def of_variants(*variants: tuple[str, str]) -> pytest.MarkDecorator:
+    """Return a decorator of a test with services of these variants."""
+    names = ["-".join(variant) for variant in variants]
+    return pytest.mark.parametrize("service", variants, indirect=True, ids=names)
+
+
 @pytest.fixture(scope="session")
 def found(request: pytest.FixtureRequest) -> Iterator[dict[str, dict[str, Agreement]]]:
     """Yield what is found, by provider and precision; at the end it is written."""
@@ -115,18 +131,15 @@ def found(request: pytest.FixtureRequest) -> Iterator[dict[str, dict[str, Agreem
         publish(Path(path), written(rows))
 
 
-@pytest.mark.parametrize(("provider", "precision"), VARIANTS)
+@of_variants(*VARIANTS)
 def test_vectors_agree_with_sentence_transformers(
-    provider: str,
-    precision: str,
-    bundle: Path,
+    request: pytest.FixtureRequest,
+    service: Service,
     expected: dict[str, Vectors],
     found: dict[str, dict[str, Agreement]],
 ) -> None:
-    if provider == "openvino" and precision == "bf16" and not openvino_session._has_bf16():
-        return  # the service does not start: tests/system/test_precision.py
-    options = ("--provider", provider, "--precision", precision)
-    with Service(bundle, *options) as service, Client(service.target, timeout=300) as client:
+    provider, precision = request.node.callspec.params["service"]
+    with Client(service.target, timeout=300) as client:
         rows = {
             kind: agreement(client.encode(own, truncate="end"), expected[kind])
             for kind, own in texts().items()
@@ -140,14 +153,13 @@ def test_vectors_agree_with_sentence_transformers(
             assert row.largest <= EXACT, kind
 
 
-@pytest.mark.parametrize("provider", ["cpu", "openvino"])
-def test_attention_agrees_with_transformers(provider: str, bundle: Path, folder: Path) -> None:
+@of_variants(("cpu", "fp32"), ("openvino", "fp32"))
+def test_attention_agrees_with_transformers(service: Service, folder: Path) -> None:
     """Eager, in float32, over the wire: texts of each kind, and one of the greatest length."""
     model: Any = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
     some = [own[at] for own in texts().values() for at in (0, 30)] + ["long words " * 200]
-    options = ("--provider", provider)
-    with Service(bundle, *options) as service, Client(service.target, timeout=300) as client:
+    with Client(service.target, timeout=300) as client:
         for text in some:
             got = client.attend(text, truncate="end")
             longest = len(got.tokens)
@@ -158,23 +170,24 @@ def test_attention_agrees_with_transformers(provider: str, bundle: Path, folder:
             assert np.abs(got.weights - torch.cat(maps).numpy()).max() <= EXACT, text[:40]
 
 
-def test_http_gives_the_same_vectors(bundle: Path, expected: dict[str, Vectors]) -> None:
+@of_variants(("cpu", "fp32"))
+def test_http_gives_the_same_vectors(service: Service, expected: dict[str, Vectors]) -> None:
     own = texts()["questions"]
-    with Service(bundle) as service:
-        status, body = post(service, "/v1/embeddings", {"input": own})
+    status, body = post(service, "/v1/embeddings", {"input": own})
     assert status == 200
     got = np.array([each["embedding"] for each in json.loads(body)["data"]], np.float32)
     assert np.abs(got - expected["questions"]).max() <= EXACT
 
 
+@of_variants(("cpu", "fp32"))
 def test_a_part_of_a_long_text_gives_the_vector_of_all_of_it(
-    bundle: Path, theirs: SentenceTransformer
+    service: Service, bundle: Path, theirs: SentenceTransformer
 ) -> None:
     """sentence-transformers reads all 20,000 characters before it truncates."""
     own = [(unit * 20_000)[:20_000] for unit in LONG_UNITS]
     own += [" " * 19_000 + "at the end", "at the begin" + " " * 19_000 + "at the end" * 1000]
     expected = np.asarray(theirs.encode(own))
-    with Service(bundle) as service, Client(service.target, timeout=300) as client:
+    with Client(service.target, timeout=300) as client:
         served = client.encode(own, truncate="end")
     with Runtime(bundle) as runtime:
         local = runtime.encode(own, truncate="end")
@@ -182,15 +195,15 @@ def test_a_part_of_a_long_text_gives_the_vector_of_all_of_it(
         assert np.ptp(vectors, axis=0).max() <= EXACT, text[:40]
 
 
+@of_variants(("cpu", "fp32"))
 def test_the_readme_shows_the_shapes_of_this_model(
-    bundle: Path, monkeypatch: pytest.MonkeyPatch
+    service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     code = readme.partition("## Python\n")[2].partition("```python\n")[2].partition("```")[0]
     names = dict[str, Any]()
-    with Service(bundle) as service:
-        monkeypatch.setenv("HEADLIGHT_TARGET", service.target)
-        exec(code, names)
+    monkeypatch.setenv("HEADLIGHT_TARGET", service.target)
+    exec(code, names)
     shown = [
         tuple(json.loads(f"[{each}]")) for each in re.findall(r"# .*?[\[(]([\d, ]+)[\])]", code)
     ]

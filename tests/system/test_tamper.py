@@ -1,7 +1,4 @@
-"""`headlight serve --check` on a tampered bundle.
-
-Exit code 3, and one line that names the file.
-"""
+"""`headlight serve --check` on a bundle that is not the one meant, in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,44 +7,29 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.system.conftest import bundle_of
-from tests.system.processes import ROOT, exit_code
-from tests.tampering import MISFITS, TAMPERINGS, Tampering
+from tests.system.processes import ROOT
+from tests.tampering import TAMPERINGS
 
 
-def assert_refused(code: object, out: str, err: str, file: str) -> None:
-    assert (code, out) == (3, "")
-    [line] = err.splitlines()
+def assert_refused(file: str, bundle: Path, *options: str) -> None:
+    served = ("serve", "--check", "--bundle", str(bundle), *options)
+    command = [sys.executable, "-m", "headlight", *served]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    [line] = done.stderr.splitlines()
     assert line.startswith("error: ")
     assert file in line
 
 
-@pytest.mark.parametrize(
-    "tampering", [*TAMPERINGS, *MISFITS], ids=lambda each: each.name.replace(" ", "_")
-)
-def test_tampering_is_reported_in_one_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], tampering: Tampering
-) -> None:
+def test_tampering_is_reported_in_one_line(tmp_path: Path) -> None:
+    """All other ways: tests/headlight/runtime/bundle/test_tampering.py."""
     copy = Path(shutil.copytree(bundle_of("docs-rope"), tmp_path / "bundle"))
-    tampering.apply(copy)
-    assert_refused(
-        exit_code("serve", "--check", "--bundle", str(copy)), *capfd.readouterr(), tampering.file
-    )
+    TAMPERINGS[0].apply(copy)
+    assert_refused(TAMPERINGS[0].file, copy)
 
 
 def test_a_pinned_digest_refuses_a_consistent_but_different_bundle() -> None:
-    served = ("serve", "--check", "--bundle", str(bundle_of("docs-rope")))
-    command = [sys.executable, "-m", "headlight", *served, "--bundle-sha256", "00" * 32]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert_refused(done.returncode, done.stdout, done.stderr, "manifest.json")
-
-
-def test_a_missing_folder_is_reported_in_one_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    code = exit_code("serve", "--check", "--bundle", str(tmp_path / "nowhere"))
-    assert_refused(code, *capfd.readouterr(), "manifest.json")
+    assert_refused("manifest.json", bundle_of("docs-rope"), "--bundle-sha256", "00" * 32)

@@ -1,4 +1,4 @@
-"""Tampered bundles: ONNX Runtime opens none of their files."""
+"""Tampered bundles: the service refuses them by name, and ONNX Runtime opens no file of theirs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from headlight.errors import BundleError
 from headlight.runtime import Runtime
 from headlight.runtime.providers import provider_choice
+from tests.system.processes import exit_code
 from tests.tampering import MISFITS, TAMPERINGS, Tampering, replace_and_relist
 
 
@@ -32,27 +33,37 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
+def assert_refused(bundle: Path, capfd: pytest.CaptureFixture[str], file: str) -> None:
+    """Check that the service ends with code 3, and one short line that names the file."""
+    assert exit_code("serve", "--check", "--bundle", str(bundle)) == 3
+    out, err = capfd.readouterr()
+    [line] = err.splitlines()
+    assert out == ""
+    assert line.startswith("error: ")
+    assert file in line
+    assert len(line) < 1000
+    assert line.isprintable()
+
+
 @pytest.mark.parametrize("tampering", TAMPERINGS, ids=lambda each: each.name.replace(" ", "_"))
 def test_tampering_is_refused_by_name_before_anything_is_opened(
-    copy: Path, opened: list[str], tampering: Tampering
+    copy: Path, opened: list[str], capfd: pytest.CaptureFixture[str], tampering: Tampering
 ) -> None:
     tampering.apply(copy)
-    with pytest.raises(BundleError) as refused:
-        Runtime(copy, threads=1)
+    assert_refused(copy, capfd, tampering.file)
     assert opened == []
-    assert tampering.file in (refused.value.file or "")
-    assert len(refused.value.message) < 1000
-    assert refused.value.message.isprintable()
 
 
 @pytest.mark.parametrize("misfit", MISFITS, ids=lambda each: each.name.replace(" ", "_"))
-def test_a_consistent_but_unusable_bundle_is_refused_by_name(copy: Path, misfit: Tampering) -> None:
+def test_a_consistent_but_unusable_bundle_is_refused_by_name(
+    copy: Path, capfd: pytest.CaptureFixture[str], misfit: Tampering
+) -> None:
     misfit.apply(copy)
-    with pytest.raises(BundleError) as refused:
-        Runtime(copy, threads=1)
-    assert misfit.file in (refused.value.file or "")
-    assert len(refused.value.message) < 1000
-    assert refused.value.message.isprintable()
+    assert_refused(copy, capfd, misfit.file)
+
+
+def test_a_missing_folder_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert_refused(tmp_path / "nowhere", capfd, "manifest.json")
 
 
 def test_the_intact_bundle_is_opened(copy: Path, opened: list[str]) -> None:

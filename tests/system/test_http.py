@@ -6,9 +6,7 @@ import json
 import re
 import socket
 import subprocess
-import sys
 import urllib.request
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,15 +60,3 @@ def test_sigterm_drains_once() -> None:
             service.terminate()
             assert service.wait() == 0
         assert [each["event"] for each in service.log[-2:]] == ["draining", "stopped"]
-
-
-def test_a_taken_port(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "headlight", "serve", "--bundle", str(BUNDLE)]
-        ports = ["--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--api", f"127.0.0.1:{port}"]
-        done = subprocess.run(
-            [*command, *ports], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-        )
-    assert done.returncode == 1
-    assert f"--api 127.0.0.1:{port} is in use" in done.stderr

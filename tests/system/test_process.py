@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import grpc
 import pytest
@@ -51,42 +49,6 @@ def test_reflection_lists_the_service(rope: Service) -> None:
         names = ProtoReflectionDescriptorDatabase(channel).get_services()
     assert "headlight.v1.HeadlightService" in names
     assert "grpc.health.v1.Health" in names
-
-
-def run_service(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "headlight", "serve", *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
-    )
-
-
-def test_check_accepts_a_bundle_and_refuses_a_damaged_one(tmp_path: Path) -> None:
-    good = run_service("--bundle", str(bundle_of("docs-rope")), "--check")
-    assert good.returncode == 0, good.stderr
-    copy = Path(shutil.copytree(bundle_of("docs-rope"), tmp_path / "bundle"))
-    data = bytearray((copy / "weights.bin").read_bytes())
-    data[1000] ^= 1
-    (copy / "weights.bin").write_bytes(data)
-    bad = run_service("--bundle", str(copy), "--check")
-    assert bad.returncode == 3
-    assert "weights.bin" in bad.stderr
-    assert "Traceback" not in bad.stderr
-
-
-def test_a_taken_port_is_reported(rope: Service) -> None:
-    done = run_service(
-        "--bundle",
-        str(bundle_of("docs-rope")),
-        "--grpc",
-        rope.target,
-        "--metrics",
-        "127.0.0.1:0",
-        "--api",
-        "off",
-    )
-    assert done.returncode == 1
-    assert rope.target in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_the_demo_answers_and_exits() -> None:

@@ -25,7 +25,7 @@ TEXTS = [
     "sort a list of words by their length",
 ]
 CALLERS = 3
-CALLS = 4  # calls of each caller after each change: the first may have started before it
+CALLS = 2  # calls of each caller after each change: the first may have started before it
 TIMEOUT_SECONDS = 60
 TOLERANCE = 2e-5  # between batches with other batch-mates
 

@@ -32,7 +32,7 @@ SENT: dict[str, dict[str | None, int]] = {
 }
 
 
-def given(option: str) -> list[dict[str, Any]]:
+def given(option: str) -> list[Any]:
     """Return the keyword arguments of each value."""
     return [{} if value is None else {option: value} for value in SENT[option]]
 

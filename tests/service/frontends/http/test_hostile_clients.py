@@ -164,12 +164,15 @@ def test_a_body_of_the_limit_is_taken() -> None:
         HEAD + b"Content-Length: 99999999999999999999\r\n\r\n",
         HEAD + b"Transfer-Encoding: gzip\r\n\r\n",
         HEAD + b"Transfer-Encoding: chunked, identity\r\n\r\n",
+        HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
         HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
         HEAD + b"Content-Length : 3\r\n\r\nabc",
         HEAD + b"X: a\r\n b\r\n\r\n",
         HEAD + b"Bad\x00Name: a\r\n\r\n",
         HEAD + b"Host: evil\r\n\r\n",
         b"GET /health HTTP/1.1\r\n\r\n",  # no Host
+        b"GET /health HTTP/1.1\r\nHost: [::1]evil\r\n\r\n",
+        b"GET /health HTTP/2.0\r\nHost: localhost\r\n\r\n",
         b"GET /health HTTP/9.9\r\nHost: localhost\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64),  # TLS
@@ -329,6 +332,14 @@ def test_an_offer_of_an_upgrade_may_be_cut_anywhere() -> None:
                 client.sendall(data[cut:])
                 assert read_reply(client).status == 200, data[:cut]
             until(lambda: not service.server.door.connections.count, "it is still connected")
+
+
+def test_a_pipelined_request_may_offer_an_upgrade() -> None:
+    offer = post({"input": "a"}, Connection="Upgrade, HTTP2-Settings", Upgrade="h2c")
+    with http_service() as service:
+        last = post({"input": "a"}, Connection="close")
+        answer = service.talk(post({"input": "a"}) + 2 * offer + last)
+        assert answer.count(b"HTTP/1.1 200 ") == 4
 
 
 def test_expect_continue_is_answered_before_the_body() -> None:
@@ -500,6 +511,7 @@ def test_parsing_is_charged_once() -> None:
         ({"Origin": "null"}, 403),
         ({"Origin": "http://localhost:1"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
     ],
 )
 def test_other_websites_cannot_use_a_loopback_listener(

@@ -120,9 +120,9 @@ class Edge:
         """Return what is wrong, and the remedy. Raises KeyError: an argument is missing."""
         where = refusal.args.get("input")
         inside = "" if where is None else f"{self.name(('inputs', int(str(where))))}: "
-        found = inside + self._words(refusal.reason, refusal.args)
+        problem = inside + self._words(refusal.reason, refusal.args)
         more = refusal.args.get("more")
-        return f"{found}; {more}" if more else found
+        return f"{problem}; {more}" if more else problem
 
     def message(self, refusal: Refusal) -> str:
         """Return the name of the field and the problem."""
@@ -168,11 +168,11 @@ def from_metadata(code: Code, path: Path, metadata: Mapping[str, str]) -> Refusa
             for name, value in metadata.items()
             if name not in ("refusal", "field")
         }
-        found = Refusal(code, path, Reason[metadata["refusal"]], args)
-        CONTRACT.problem(found)
+        refusal = Refusal(code, path, Reason[metadata["refusal"]], args)
+        CONTRACT.problem(refusal)  # all its arguments are there
     except (KeyError, ValueError):
         return None
-    return found
+    return refusal
 
 
 def place_of(path: Path) -> int | None:

@@ -1,4 +1,4 @@
-"""What mutated traffic comes to: how it ended, and all that must not show."""
+"""Findings of mutated traffic: how it ended, and all that must not show."""
 
 from __future__ import annotations
 

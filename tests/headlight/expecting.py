@@ -1,4 +1,4 @@
-"""What a client expects of an answer, for tests that make requests and answers by hand."""
+"""Expectations of a client, for tests that make requests and answers by hand."""
 
 from __future__ import annotations
 

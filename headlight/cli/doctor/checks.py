@@ -1,4 +1,4 @@
-"""What `headlight doctor` checks: packages, providers, golden inputs, and the machine."""
+"""Checks of `headlight doctor`: packages, providers, golden inputs, and the machine."""
 
 from __future__ import annotations
 

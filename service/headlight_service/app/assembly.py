@@ -264,10 +264,12 @@ def _gauges(
 def batch_limits(runtime: Runtime, config: Config) -> dict[Role, BatchLimit]:
     """Return the batch limit of each role: those of the loaded graphs."""
     tokens = runtime.engine.batch_tokens
-    found: dict[Role, BatchLimit] = {"embed": BatchLimit(tokens, None, config.max_padding)}
+    limits_of_roles: dict[Role, BatchLimit] = {
+        "embed": BatchLimit(tokens, None, config.max_padding)
+    }
     if "attend" in runtime.roles:
-        found["attend"] = BatchLimit(tokens, config.attend_batch_cost, config.max_padding)
-    return found
+        limits_of_roles["attend"] = BatchLimit(tokens, config.attend_batch_cost, config.max_padding)
+    return limits_of_roles
 
 
 def _observe(

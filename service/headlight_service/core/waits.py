@@ -1,4 +1,4 @@
-"""What a request waits for: a tokenizer's thread, room, and the scheduler's results."""
+"""Waits of a request: for a tokenizer's thread, for room, for the scheduler's results."""
 
 from __future__ import annotations
 

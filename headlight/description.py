@@ -71,8 +71,8 @@ class ModelDescription:
         pooling: "mean", "cls" (the first token), "last", "max", "weighted_mean" or "mean_sqrt_len".
         normalized: whether pooled vectors have unit length.
         accepts: kinds of input: "text", "pair", "ids".
-        outputs: available outputs: "pooled", "tokens", "attention", "hidden", "token_info" or
-            "spans".
+        outputs: available outputs: "pooled", "tokens", "attention", "hidden", "token_info",
+            "spans" or "scores".
         limits: limits of the server.
         variants: (provider, precision) pairs that the bundle could run on.
         parity: measured distance from PyTorch.
@@ -89,7 +89,10 @@ class ModelDescription:
         special_tokens: default reading of special tokens spelled out in texts: "parse" or "text".
         truncation: default treatment of texts that are too long: "refuse", "end" or "start".
         task: what the model was trained for: "embed", "rerank" or "classify".
-        labels: of a model that classifies, in the order of their scores.
+        labels: of a model that scores, in the order of their scores.
+        token_labels: whether each token has scores, and not the text.
+        activation: from logits to scores: "identity", "sigmoid" or "softmax"; empty: the model
+            gives no scores.
     """
 
     name: str
@@ -124,6 +127,8 @@ class ModelDescription:
     truncation: Truncate = "refuse"
     task: str = "embed"
     labels: tuple[str, ...] = ()
+    token_labels: bool = False
+    activation: str = ""
 
     def __repr__(self) -> str:
         return (

@@ -310,6 +310,12 @@ Reason = enum.Enum(
         "NO_ROOM_BESIDE_SPECIAL": (
             "its special tokens are {tokens} tokens, the model takes {most}; give one text"
         ),
+        "NO_ROOM_BESIDE_FIRST": (
+            "has {tokens} tokens with special tokens, the model takes {most}, and nothing is left "
+            "for the other text; shorten it"
+        ),
+        "NO_RERANKER": "gives {labels} scores, and reranking takes one; call classify or scores",
+        "CLASSIFIES_TOKENS": "has scores of each token, not of a text; call scores",
         "CHARACTERS": "has {characters} characters; at most {most} are read; {remedy}",
         "CHARACTERS_WITH_PROMPT": (
             "has {characters} characters, {prompt} of them its prompt; at most {most} are "

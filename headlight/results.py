@@ -346,6 +346,59 @@ class Hidden:
         return f"<Hidden {self.model.name}: {_extents(('layer', 'token', 'value'), self.states)}>"
 
 
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
+class Scores:
+    """Scores of one input, from a model that reranks or classifies.
+
+    Attributes:
+        logits: float32 [labels], or [n, labels] of each token: before the activation.
+        values: the same behind the model's activation.
+        labels: names, in their order.
+        token_count: tokens that were scored.
+        cut_tokens: tokens that truncation cut off.
+        model: the weights.
+    """
+
+    logits: Floats
+    values: Floats
+    labels: tuple[str, ...]
+    token_count: int
+    cut_tokens: int
+    model: ModelRef
+
+    def __repr__(self) -> str:
+        shape = " × ".join(map(str, self.logits.shape))
+        return f"<Scores {self.model.name}: {shape} of {', '.join(self.labels[:SHOWN_PIECES])}>"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RankedDocument:
+    """A document of a reranking.
+
+    Attributes:
+        index: its place among the documents given.
+        score: as the model's makers mean it: often from 0 to 1.
+        logit: the number that documents are ordered by.
+        document: its text.
+        cut_tokens: tokens of the query and the document that truncation cut off.
+    """
+
+    index: int
+    score: float
+    logit: float
+    document: str
+    cut_tokens: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LabelScore:
+    """A label of a classification, its score, and the logit that labels are ordered by."""
+
+    label: str
+    score: float
+    logit: float
+
+
 class Usage(NamedTuple):
     """Token counts of a list: encoded (with special ones and prompts), prompts, untruncated."""
 

@@ -40,6 +40,8 @@ STATISTICS = ("entropy", "special", "previous", "next", "self", "distance", "lar
 T = TypeVar("T")
 # Modes that the runtime knows. `headlight_model.layers.pooling.POOLING` computes them.
 POOLING_MODES = ("mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len")
+# From logits to scores: "sigmoid" of each alone, "softmax" over the labels.
+ACTIVATIONS = ("identity", "sigmoid", "softmax")
 # Priority of a request: interactive goes first; see `Priority` in the contract.
 Priority = Literal["interactive", "bulk"]
 PRIORITIES: tuple[Priority, ...] = ("interactive", "bulk")
@@ -62,8 +64,9 @@ RowType = Literal["float32", "float16"]
 SpecialTokens = Literal["parse", "text"]
 SPECIAL_TOKENS: tuple[SpecialTokens, ...] = ("parse", "text")
 # A text of more tokens than the model takes is refused, or this side of it is cut off.
-Truncate = Literal["refuse", "end", "start"]
-TRUNCATE: tuple[Truncate, ...] = ("refuse", "end", "start")
+# "only_second" cuts the end of a pair's second text alone; of a single text it cuts the end.
+Truncate = Literal["refuse", "end", "start", "only_second"]
+TRUNCATE: tuple[Truncate, ...] = ("refuse", "end", "start", "only_second")
 # An empty text is refused, or its prompt and special tokens are encoded.
 EmptyTexts = Literal["refuse", "encode"]
 EMPTY_TEXTS: tuple[EmptyTexts, ...] = ("refuse", "encode")

@@ -15,6 +15,7 @@ from headlight.command_parser import CommandParser, examples_text
 from headlight.errors import HeadlightError
 from headlight.model_store.model_cache import locked
 from headlight.model_store.model_source import DEFAULT_REVISION, is_hub_id
+from headlight.runtime.bundle.manifest import TASKS
 from headlight.runtime.bundle.manifest_fields import MANIFEST
 from headlight.runtime.tokenization.tokenizer_probe import NO_KIND
 from headlight_export.folders.model_folder import Refused
@@ -160,6 +161,11 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         ),
     )
     group.add_argument(
+        "--task",
+        choices=TASKS,
+        help="for a model that leaves its task open, or to export another one's vectors: embed",
+    )
+    group.add_argument(
         "--max-length",
         type=int,
         metavar="TOKENS",
@@ -258,7 +264,7 @@ def _export(options: argparse.Namespace) -> Exported:
     progress = Lines(_steps(options))
     try:
         origin = _origin(options, progress)
-        progress.tell(f"task: {origin.task}")
+        progress.tell(f"task: {origin.task}" + (f" ({origin.why})" if origin.why else ""))
         progress.tell(origin.about)
         check_space(options.out, origin, len({*options.precision}))
         return export_origin(
@@ -296,6 +302,7 @@ def _origin(options: argparse.Namespace, progress: Lines) -> Origin:
         origin = read_origin(
             folder,
             pooling=options.pooling,
+            task=options.task,
             max_length=options.max_length,
             ids_only=options.ids_only,
         )

@@ -15,11 +15,12 @@ import itertools
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from headlight.client.connection_advice import starting
-from headlight.errors import HeadlightError, MixedWeights, Overloaded, Unavailable
+from headlight.errors import HeadlightError, MixedWeights, Overloaded, Unavailable, renamed
+from headlight.refusals import Path
 
 T = TypeVar("T")
 ResultT = TypeVar("ResultT")
@@ -82,6 +83,12 @@ Flow: TypeAlias = Generator[Command, Any, T]
 def then(flow: Flow[T], read: Callable[[T], ResultT]) -> Flow[ResultT]:
     """Apply `read` to the result of a flow."""
     return read((yield from flow))
+
+
+def naming(flow: Flow[T], names: Mapping[Path, Path]) -> Flow[T]:
+    """Name the fields of invalid input otherwise; see `renamed`."""
+    with renamed(names):
+        return (yield from flow)
 
 
 def steps(flow: Flow[Any]) -> Flow[None]:

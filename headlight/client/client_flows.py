@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from numpy.typing import ArrayLike
@@ -21,12 +21,13 @@ from headlight.client.call_flow import (
     Retries,
     Wait,
     in_order,
+    naming,
     then,
 )
 from headlight.client.calls import unary_calls
 from headlight.client.calls.attention_pieces import Pieces
 from headlight.client.calls.comparison_calls import Compared
-from headlight.client.calls.stream_calls import Streamed
+from headlight.client.calls.stream_calls import Scored, Streamed
 from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.client.channel import ChannelT, ClientBase
 from headlight.comparison import CompareSpec
@@ -34,9 +35,10 @@ from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, InvalidInput, Overloaded, Phrase, Reason, Unavailable
 from headlight.interface.arguments import Input, Prompting, Reading, as_list
 from headlight.interface.similarity import similarity
+from headlight.outputs.scores import ALL
 from headlight.pb import headlight_pb2 as pb
-from headlight.refusals import Refusal
-from headlight.results import Embeddings
+from headlight.refusals import Path, Refusal
+from headlight.results import Embeddings, Scores
 from headlight.span_vectors import SpansSpec
 from headlight.spec import (
     AttentionSpec,
@@ -81,6 +83,16 @@ class ClientFlows(ClientBase[ChannelT]):
     ) -> Any:
         work = self._call(self._stub.Encode, texts, Pooled, spec, head_mask, reading)
         return self._run(then(work, lambda done: read(done.result())))
+
+    def _scores(
+        self,
+        inputs: Sequence[Input],
+        reading: Reading,
+        names: Mapping[Path, Path],
+        read: Callable[[list[Scores]], Any],
+    ) -> Any:
+        make = functools.partial(Scored, output="scores", spec=ALL, reading=reading, details=False)
+        return self._run(then(naming(self._stream(inputs, make), names), read))
 
     def _encode(
         self,

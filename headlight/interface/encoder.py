@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, cast
 
@@ -16,13 +16,18 @@ from headlight.errors import InvalidInput, Reason
 from headlight.interface.arguments import Input, Prompting, Reading, as_list, text_of
 from headlight.interface.comparison_arguments import EvidenceLike, evidence_specs
 from headlight.interface.keywords import suggest_keywords
+from headlight.interface.scoring import classified, pair_names, pairs_of, ranked
+from headlight.refusals import Path
 from headlight.results import (
     Attention,
     AttentionMaps,
     AttentionPiece,
     Embeddings,
     Hidden,
+    LabelScore,
     Occlusion,
+    RankedDocument,
+    Scores,
     TokenList,
     TokenVectors,
 )
@@ -120,9 +125,9 @@ class Encoder(abc.ABC):
             prompt_name: one of the model's prompts, to go before each text. Neither this nor
                 `prompt`: the model's default, if it has one.
             prompt: any text instead; empty: no prompt, not even the default.
-            truncate: side of a too-long text to cut off, "end" or "start", or "refuse"; None: as
-                the service does (`ModelDescription.truncation`); without a service, refuse. A
-                prompt is never cut.
+            truncate: side of a too-long text to cut off, "end" or "start"; "only_second", the end
+                of a pair's second text alone; or "refuse". None: as the service does
+                (`ModelDescription.truncation`); without a service, refuse. A prompt is never cut.
             special_tokens: for special tokens spelled out in a text or prompt, as "[SEP]". "parse"
                 makes special tokens of them, "text" plain characters. None: as the service does
                 (`ModelDescription.special_tokens`).
@@ -382,6 +387,66 @@ class Encoder(abc.ABC):
         reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         return self._attention_bytes(text, spec, reading)
 
+    def rerank(
+        self,
+        query: str,
+        documents: Iterable[str] | str,
+        *,
+        top_n: int | None = None,
+        truncate: Truncate | None = "end",
+        special_tokens: SpecialTokens | None = None,
+        empty_texts: EmptyTexts | None = None,
+        priority: Priority | None = None,
+    ) -> list[RankedDocument]:
+        """Return documents by their score for a query, the best first, from a model that reranks.
+
+        Args:
+            query: a text.
+            documents: texts, any number from 1.
+            top_n: the best that are returned; None: all.
+            truncate: "end" or "start" cut that side of the longer of query and document, as
+                sentence-transformers cuts the end; "only_second" cuts the end of the document
+                alone, and refuses a query that leaves no room for it; "refuse" cuts nothing. None:
+                as the service does.
+            special_tokens, empty_texts, priority: as in `encode`.
+        """
+        reading = _reading(None, None, truncate, special_tokens, priority, empty_texts)
+        pairs = pairs_of(query, documents, top_n)
+        names = pair_names(len(pairs))
+        return self._scores(pairs, reading, names, lambda found: ranked(pairs, found, top_n))
+
+    def classify(
+        self,
+        texts: Iterable[Input] | str,
+        *,
+        truncate: Truncate | None = None,
+        special_tokens: SpecialTokens | None = None,
+        empty_texts: EmptyTexts | None = None,
+        priority: Priority | None = None,
+    ) -> list[list[LabelScore]]:
+        """Return all labels of each text or pair, the likeliest first.
+
+        The model must classify. Arguments as in `encode`.
+        """
+        reading = _reading(None, None, truncate, special_tokens, priority, empty_texts)
+        return self._scores(as_list(texts), reading, {}, classified)
+
+    def scores(
+        self,
+        texts: Iterable[Input] | str,
+        *,
+        truncate: Truncate | None = None,
+        special_tokens: SpecialTokens | None = None,
+        empty_texts: EmptyTexts | None = None,
+        priority: Priority | None = None,
+    ) -> list[Scores]:
+        """Return scores and logits of each text or pair, or of each of its tokens, as arrays.
+
+        Arguments as in `encode`.
+        """
+        reading = _reading(None, None, truncate, special_tokens, priority, empty_texts)
+        return self._scores(as_list(texts), reading, {}, list)
+
     def compare(
         self,
         query: Input,
@@ -548,6 +613,16 @@ class Encoder(abc.ABC):
         read: Callable[[Embeddings], T],
     ) -> T:
         """Return what `read` takes from the embeddings."""
+
+    @abc.abstractmethod
+    def _scores(
+        self,
+        inputs: Sequence[Input],
+        reading: Reading,
+        names: Mapping[Path, Path],
+        read: Callable[[list[Scores]], T],
+    ) -> T:
+        """Return what `read` takes from the scores. `names`: those of fields, for errors."""
 
     @abc.abstractmethod
     def _encode(

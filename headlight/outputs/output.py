@@ -98,6 +98,7 @@ class Output:
         tolerance: output whose tolerance applies to it; empty: none is measured.
         plain: choice of a request that only names it; None: that is no request.
         by_row: whether a distance is divided by the size of its row: rounding grows with it.
+        by_number: whether it is divided by the size of each number, if that is above 1.
     """
 
     name = ""
@@ -113,6 +114,7 @@ class Output:
     tolerance = ""
     plain: Any = None
     by_row = False
+    by_number = False
 
     def __init__(self) -> None:
         self.tensor_names = (self.name, *self.extras)

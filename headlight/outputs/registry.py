@@ -8,6 +8,7 @@ from headlight.outputs.attention import AttentionMap
 from headlight.outputs.hidden import HiddenStates
 from headlight.outputs.output import Output
 from headlight.outputs.pooled import PooledVectors
+from headlight.outputs.scores import LabelScores
 from headlight.outputs.spans import SpanMeans
 from headlight.outputs.tokens import TokenRows
 
@@ -16,7 +17,14 @@ if TYPE_CHECKING:
 
 OUTPUTS: dict[str, Output] = {
     each.name: each
-    for each in (PooledVectors(), TokenRows(), AttentionMap(), HiddenStates(), SpanMeans())
+    for each in (
+        PooledVectors(),
+        TokenRows(),
+        AttentionMap(),
+        HiddenStates(),
+        SpanMeans(),
+        LabelScores(),
+    )
 }
 # Outputs with answers and a tolerance of their own; the distance of others follows from these.
 MEASURED = tuple(name for name, output in OUTPUTS.items() if output.tolerance == name)

@@ -31,6 +31,7 @@ class Truncation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TRUNCATION_REFUSE: _ClassVar[Truncation]
     TRUNCATION_CUT_END: _ClassVar[Truncation]
     TRUNCATION_CUT_START: _ClassVar[Truncation]
+    TRUNCATION_CUT_SECOND: _ClassVar[Truncation]
 
 class Reduction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -80,6 +81,7 @@ class OutputKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTPUT_KIND_ATTENTION_INDICES: _ClassVar[OutputKind]
     OUTPUT_KIND_ATTENTION_SCALES: _ClassVar[OutputKind]
     OUTPUT_KIND_SPANS: _ClassVar[OutputKind]
+    OUTPUT_KIND_SCORES: _ClassVar[OutputKind]
 
 class EvidenceMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -100,6 +102,7 @@ TRUNCATION_UNSPECIFIED: Truncation
 TRUNCATION_REFUSE: Truncation
 TRUNCATION_CUT_END: Truncation
 TRUNCATION_CUT_START: Truncation
+TRUNCATION_CUT_SECOND: Truncation
 REDUCTION_UNSPECIFIED: Reduction
 REDUCTION_HEAD_MEAN: Reduction
 REDUCTION_HEAD_MAX: Reduction
@@ -134,6 +137,7 @@ OUTPUT_KIND_HIDDEN: OutputKind
 OUTPUT_KIND_ATTENTION_INDICES: OutputKind
 OUTPUT_KIND_ATTENTION_SCALES: OutputKind
 OUTPUT_KIND_SPANS: OutputKind
+OUTPUT_KIND_SCORES: OutputKind
 EVIDENCE_METHOD_UNSPECIFIED: EvidenceMethod
 EVIDENCE_METHOD_LATE_INTERACTION: EvidenceMethod
 EVIDENCE_METHOD_OCCLUSION: EvidenceMethod
@@ -198,20 +202,22 @@ class TokenIds(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[int]] = ..., segments: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Outputs(_message.Message):
-    __slots__ = ("pooled", "tokens", "attention", "hidden", "token_info", "spans")
+    __slots__ = ("pooled", "tokens", "attention", "hidden", "token_info", "spans", "scores")
     POOLED_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     ATTENTION_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_FIELD_NUMBER: _ClassVar[int]
     TOKEN_INFO_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
+    SCORES_FIELD_NUMBER: _ClassVar[int]
     pooled: PooledOutput
     tokens: TokensOutput
     attention: AttentionOutput
     hidden: HiddenOutput
     token_info: TokenInfoOutput
     spans: SpansOutput
-    def __init__(self, pooled: _Optional[_Union[PooledOutput, _Mapping]] = ..., tokens: _Optional[_Union[TokensOutput, _Mapping]] = ..., attention: _Optional[_Union[AttentionOutput, _Mapping]] = ..., hidden: _Optional[_Union[HiddenOutput, _Mapping]] = ..., token_info: _Optional[_Union[TokenInfoOutput, _Mapping]] = ..., spans: _Optional[_Union[SpansOutput, _Mapping]] = ...) -> None: ...
+    scores: ScoresOutput
+    def __init__(self, pooled: _Optional[_Union[PooledOutput, _Mapping]] = ..., tokens: _Optional[_Union[TokensOutput, _Mapping]] = ..., attention: _Optional[_Union[AttentionOutput, _Mapping]] = ..., hidden: _Optional[_Union[HiddenOutput, _Mapping]] = ..., token_info: _Optional[_Union[TokenInfoOutput, _Mapping]] = ..., spans: _Optional[_Union[SpansOutput, _Mapping]] = ..., scores: _Optional[_Union[ScoresOutput, _Mapping]] = ...) -> None: ...
 
 class PooledOutput(_message.Message):
     __slots__ = ("dimensions", "normalize", "dtypes")
@@ -234,6 +240,10 @@ class TokensOutput(_message.Message):
     normalize: bool
     dtype: DataType
     def __init__(self, skip_special: bool = ..., skip_prompt: bool = ..., normalize: bool = ..., dtype: _Optional[_Union[DataType, str]] = ...) -> None: ...
+
+class ScoresOutput(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class SpansOutput(_message.Message):
     __slots__ = ("given", "sentences", "windows", "include_special", "pooling", "dimensions", "normalize", "dtype", "beyond_max_length")
@@ -506,7 +516,7 @@ class Timings(_message.Message):
     def __init__(self, tokenize_ns: _Optional[int] = ..., queue_ns: _Optional[int] = ..., infer_ns: _Optional[int] = ..., total_ns: _Optional[int] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
-    __slots__ = ("model", "items", "pooled", "tokens", "attention", "hidden", "timings", "attention_map", "attention_indices", "attention_scales", "hidden_tokens", "data_bytes", "kept_tokens", "usage", "spans", "span_places")
+    __slots__ = ("model", "items", "pooled", "tokens", "attention", "hidden", "timings", "attention_map", "attention_indices", "attention_scales", "hidden_tokens", "data_bytes", "kept_tokens", "usage", "spans", "span_places", "scores")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     POOLED_FIELD_NUMBER: _ClassVar[int]
@@ -523,6 +533,7 @@ class EncodeResponse(_message.Message):
     USAGE_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
     SPAN_PLACES_FIELD_NUMBER: _ClassVar[int]
+    SCORES_FIELD_NUMBER: _ClassVar[int]
     model: ModelRef
     items: _containers.RepeatedCompositeFieldContainer[Item]
     pooled: _containers.RepeatedCompositeFieldContainer[Tensor]
@@ -539,7 +550,8 @@ class EncodeResponse(_message.Message):
     usage: Usage
     spans: RaggedTensor
     span_places: _containers.RepeatedCompositeFieldContainer[SpanPlaces]
-    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., pooled: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., tokens: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden: _Optional[_Union[RaggedTensor, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., attention_map: _Optional[_Union[AttentionMap, _Mapping]] = ..., attention_indices: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention_scales: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., data_bytes: _Optional[int] = ..., kept_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., spans: _Optional[_Union[RaggedTensor, _Mapping]] = ..., span_places: _Optional[_Iterable[_Union[SpanPlaces, _Mapping]]] = ...) -> None: ...
+    scores: RaggedTensor
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., pooled: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., tokens: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden: _Optional[_Union[RaggedTensor, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., attention_map: _Optional[_Union[AttentionMap, _Mapping]] = ..., attention_indices: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention_scales: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., data_bytes: _Optional[int] = ..., kept_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., spans: _Optional[_Union[RaggedTensor, _Mapping]] = ..., span_places: _Optional[_Iterable[_Union[SpanPlaces, _Mapping]]] = ..., scores: _Optional[_Union[RaggedTensor, _Mapping]] = ...) -> None: ...
 
 class SpanPlaces(_message.Message):
     __slots__ = ("characters", "token_starts", "token_ends", "window_starts")
@@ -841,7 +853,7 @@ class GetModelResponse(_message.Message):
     def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., info: _Optional[_Union[ModelInfo, _Mapping]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., variants: _Optional[_Iterable[_Union[Variant, _Mapping]]] = ..., parity: _Optional[_Iterable[_Union[Parity, _Mapping]]] = ..., quality: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ...) -> None: ...
 
 class ModelInfo(_message.Message):
-    __slots__ = ("positions", "layers", "heads", "dim", "vocab_size", "trained_length", "max_length", "pooling", "normalized", "accepts", "outputs", "pooled_dim", "prompts", "default_prompt", "include_prompt", "trained_dimensions", "similarity", "pooled_dtypes", "int8_dimensions", "special_tokens", "truncation", "task", "labels")
+    __slots__ = ("positions", "layers", "heads", "dim", "vocab_size", "trained_length", "max_length", "pooling", "normalized", "accepts", "outputs", "pooled_dim", "prompts", "default_prompt", "include_prompt", "trained_dimensions", "similarity", "pooled_dtypes", "int8_dimensions", "special_tokens", "truncation", "task", "labels", "activation", "token_labels")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     LAYERS_FIELD_NUMBER: _ClassVar[int]
     HEADS_FIELD_NUMBER: _ClassVar[int]
@@ -865,6 +877,8 @@ class ModelInfo(_message.Message):
     TRUNCATION_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
+    ACTIVATION_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_LABELS_FIELD_NUMBER: _ClassVar[int]
     positions: str
     layers: int
     heads: int
@@ -888,7 +902,9 @@ class ModelInfo(_message.Message):
     truncation: Truncation
     task: str
     labels: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, positions: _Optional[str] = ..., layers: _Optional[int] = ..., heads: _Optional[int] = ..., dim: _Optional[int] = ..., vocab_size: _Optional[int] = ..., trained_length: _Optional[int] = ..., max_length: _Optional[int] = ..., pooling: _Optional[str] = ..., normalized: bool = ..., accepts: _Optional[_Iterable[str]] = ..., outputs: _Optional[_Iterable[str]] = ..., pooled_dim: _Optional[int] = ..., prompts: _Optional[_Iterable[_Union[NamedPrompt, _Mapping]]] = ..., default_prompt: _Optional[str] = ..., include_prompt: bool = ..., trained_dimensions: _Optional[_Iterable[int]] = ..., similarity: _Optional[str] = ..., pooled_dtypes: _Optional[_Iterable[_Union[DataType, str]]] = ..., int8_dimensions: _Optional[_Iterable[int]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., task: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ...) -> None: ...
+    activation: str
+    token_labels: bool
+    def __init__(self, positions: _Optional[str] = ..., layers: _Optional[int] = ..., heads: _Optional[int] = ..., dim: _Optional[int] = ..., vocab_size: _Optional[int] = ..., trained_length: _Optional[int] = ..., max_length: _Optional[int] = ..., pooling: _Optional[str] = ..., normalized: bool = ..., accepts: _Optional[_Iterable[str]] = ..., outputs: _Optional[_Iterable[str]] = ..., pooled_dim: _Optional[int] = ..., prompts: _Optional[_Iterable[_Union[NamedPrompt, _Mapping]]] = ..., default_prompt: _Optional[str] = ..., include_prompt: bool = ..., trained_dimensions: _Optional[_Iterable[int]] = ..., similarity: _Optional[str] = ..., pooled_dtypes: _Optional[_Iterable[_Union[DataType, str]]] = ..., int8_dimensions: _Optional[_Iterable[int]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., task: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., activation: _Optional[str] = ..., token_labels: bool = ...) -> None: ...
 
 class NamedPrompt(_message.Message):
     __slots__ = ("name", "text")

@@ -33,14 +33,17 @@ from headlight.interface.checked_specs import (
 )
 from headlight.interface.comparison_arguments import PASSAGE, QUERY, checked_request
 from headlight.interface.encoder import Encoder
+from headlight.interface.scoring import scores_of
 from headlight.interface.similarity import similarity
 from headlight.outputs.registry import OUTPUTS
+from headlight.outputs.scores import ALL
 from headlight.outputs.vector_forms import as_types
 from headlight.refusals import Path
 from headlight.results import (
     AttentionPiece,
     Embeddings,
     Occlusion,
+    Scores,
     TokenList,
 )
 from headlight.runtime import local_results
@@ -55,7 +58,7 @@ from headlight.runtime.plans.occlude import occlude
 from headlight.runtime.plans.plan import Plan, drive, encode_spans
 from headlight.runtime.spans.span_items import place_all
 from headlight.runtime.tokenization.input_checks import TRUNCATIONS, Truncation
-from headlight.runtime.values import Floats
+from headlight.runtime.values import Floats, Tokenized
 from headlight.span_vectors import SpansSpec, SpanVectors
 from headlight.spec import (
     AttentionSpec,
@@ -217,6 +220,22 @@ class LocalEncoder(Encoder):
         return [
             each.result(output, result, ref) for each, result in zip(prepared, results, strict=True)
         ]
+
+    def _scores(
+        self,
+        inputs: Sequence[Input],
+        reading: Reading,
+        names: Mapping[Path, Path],
+        read: Callable[[list[Scores]], T],
+    ) -> T:
+        with self._used(), renamed(names):
+            prepared = self._prepared(inputs, reading, self.select(pooled=False, scores=ALL))
+            pairs = zip(prepared, self._computed(prepared), strict=True)
+            return read([self._score(each.tokenized, result) for each, result in pairs])
+
+    def _score(self, tokenized: Tokenized, result: ItemResult) -> Scores:
+        counts, model = (tokenized.original_length, len(tokenized.ids)), self._description
+        return scores_of(result["scores"], model, model.ref, counts)
 
     def _span_vectors(
         self, texts: Iterable[Input] | str, spec: SpansSpec, reading: Reading

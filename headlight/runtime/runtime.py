@@ -18,7 +18,7 @@ from headlight import __version__
 from headlight.errors import HeadlightError, InvalidInput, Reason, renamed
 from headlight.extras import version_of
 from headlight.interface.arguments import checked_head_mask
-from headlight.outputs.registry import OUTPUTS
+from headlight.outputs.registry import OUTPUTS, ROLES
 from headlight.outputs.spans import SPANS
 from headlight.outputs.vector_forms import AvailableForms
 from headlight.runtime.batch_shape import choices, fastest, kept
@@ -266,6 +266,9 @@ class Runtime(LocalEncoder):
                 self._check_dense(f"outputs.{name}")
             choices[name] = resolved
         selection = Selection(**choices)
+        for name in selection:
+            if name in ROLES and name not in self.bundle.manifest.outputs:
+                raise self._gives_no(f"outputs.{name}", name)
         if selection.any_length and len(selection) > 1:
             raise InvalidInput(f"{SPANS}.beyond_max_length", Reason.ALONE_WITH_TOKENS)
         return selection
@@ -274,8 +277,7 @@ class Runtime(LocalEncoder):
         if wanted is None or "attend" in self.roles:
             return
         if not self.bundle.manifest.attends:
-            what, names = field.removeprefix("outputs."), ", ".join(self._description.outputs)
-            raise InvalidInput(field, Reason.GIVES_NO, what=what, names=names)
+            raise self._gives_no(field, field.removeprefix("outputs."))
         raise InvalidInput(field, Reason.OPENED_WITHOUT)
 
     def _check_dense(self, field: str) -> None:
@@ -284,6 +286,10 @@ class Runtime(LocalEncoder):
             raise InvalidInput(
                 field, Reason.UNKNOWN_DENSE if layers is None else Reason.NO_HEAD_GRAPH
             )
+
+    def _gives_no(self, field: str, what: str) -> InvalidInput:
+        names = ", ".join(self._description.outputs)
+        return InvalidInput(field, Reason.GIVES_NO, what=what, names=names)
 
     def encode_items(
         self,

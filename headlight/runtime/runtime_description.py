@@ -62,4 +62,6 @@ def describe(
         similarity=manifest.similarity,
         task=manifest.task,
         labels=manifest.labels,
+        token_labels=architecture.token_labels,
+        activation=manifest.activation,
     )

@@ -30,6 +30,8 @@ class Architecture:
     pooled_dim: int  # width of pooled vectors; a layer after pooling can make it differ from `dim`
     vocab_size: int
     segments: int = 0  # token types; 0: the graphs have no input for them
+    labels: int = 0  # scores of a text, or of each token; 0: the model gives vectors alone
+    token_labels: bool = False  # each token has scores
 
 
 class Tokenized(NamedTuple):

@@ -31,6 +31,7 @@ TRUNCATIONS: dict[Truncate, pb.Truncation] = {
     "refuse": pb.TRUNCATION_REFUSE,
     "end": pb.TRUNCATION_CUT_END,
     "start": pb.TRUNCATION_CUT_START,
+    "only_second": pb.TRUNCATION_CUT_SECOND,
 }
 TRUNCATION_NAMES: dict[int, Truncate] = {number: name for name, number in TRUNCATIONS.items()}
 
@@ -189,6 +190,8 @@ def from_model(response: pb.GetModelResponse) -> ModelDescription:
         truncation=TRUNCATION_NAMES.get(info.truncation, "refuse"),
         task=info.task or "embed",  # of servers before tasks
         labels=tuple(info.labels),
+        token_labels=info.token_labels,
+        activation=info.activation,
         variants=tuple((variant.provider, variant.precision) for variant in response.variants),
         parity=tuple(
             Parity(row.output, row.provider, row.precision, row.max_error, row.tolerance)

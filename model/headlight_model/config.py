@@ -18,6 +18,8 @@ from headlight_model.positions.rope import RopeScaling
 # Activations of the feed-forward networks; "gelu" is the exact erf form.
 ACTIVATIONS = ("gelu", "gelu_tanh", "silu", "relu")
 DENSE_ACTIVATIONS = (*ACTIVATIONS, "tanh", "sigmoid", "identity")
+# "softmax" is over the labels; "sigmoid" is of each alone.
+SCORE_ACTIVATIONS = ("identity", "sigmoid", "softmax")
 # Accepted values of each string field.
 CHOICES = {
     "norm": ("pre", "post"),
@@ -44,11 +46,12 @@ MOST = {"layers": 1024, "max_length": 1 << 20}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Dense:
-    """Linear layer after pooling, and its activation."""
+    """Linear layer behind the encoder, and its activation."""
 
     width: int  # of the output
     bias: bool = False
     activation: str = "identity"
+    norm: bool = False  # a norm of the encoder's kind follows
 
     def __post_init__(self) -> None:
         if self.width < 1:
@@ -56,6 +59,26 @@ class Dense:
         if self.activation not in DENSE_ACTIVATIONS:
             raise ValueError(
                 f"dense.activation is {self.activation!r}; choose one of {DENSE_ACTIVATIONS}"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoreHead:
+    """Layers that make scores: of a text from what pooling gives, or of each token."""
+
+    layers: tuple[Dense, ...]  # the last gives logits, one for each label
+    labels: tuple[str, ...]
+    activation: str  # from logits to scores; the model itself returns logits
+    each_token: bool = False
+
+    def __post_init__(self) -> None:
+        if self.activation not in SCORE_ACTIVATIONS:
+            raise ValueError(
+                f"score_head.activation is {self.activation!r}; choose one of {SCORE_ACTIVATIONS}"
+            )
+        if not self.layers or self.layers[-1].width != len(self.labels):
+            raise ValueError(
+                f"score_head has {len(self.labels)} labels; its last layer must be as wide"
             )
 
 
@@ -126,6 +149,7 @@ class EncoderConfig:
     include_prompt: bool = True  # pooling counts the tokens of a prompt
     dense: tuple[Dense, ...] = ()  # applied to the pooled vector, in order
     normalize: bool = True  # pooled vectors have unit length
+    score_head: ScoreHead | None = None  # reads what pooling gives, before the layers of `dense`
     dropout: float = 0.0  # training only: on what each half of a block adds
     embedding_dropout: float = 0.0  # training only: on embeddings with positions and segments added
     trained_length: int = 128  # tokens; the longest sequence seen in training

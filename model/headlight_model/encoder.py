@@ -1,4 +1,4 @@
-"""Encoder: token embeddings, segments, positions, N blocks, pooling.
+"""Encoder: token embeddings, segments, positions, N blocks, pooling, scores.
 
 Start here to read the model.
 """
@@ -12,10 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from headlight_model.config import Dense as DenseConfig
 from headlight_model.config import EncoderConfig
-from headlight_model.layers.activations import activation
 from headlight_model.layers.block import Block
+from headlight_model.layers.dense import build_dense
 from headlight_model.layers.norms import build_norm
 from headlight_model.layers.pooling import POOLING, unit_length
 from headlight_model.positions.position_schemes import Positions, build_positions
@@ -32,19 +31,8 @@ class EncoderOutput:
     # L of [B, H, S, S], rows are queries; empty if the fused kernel was used.
     attention: tuple[Tensor, ...]
     scores: tuple[Tensor, ...]  # the same before the softmax; MASKED_SCORE at invisible keys
-
-
-class Dense(nn.Linear):
-    """Linear layer on pooled vectors, and its activation."""
-
-    def __init__(self, inputs: int, config: DenseConfig) -> None:
-        super().__init__(inputs, config.width, bias=config.bias)
-        self.activation = activation(config.activation)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, inputs] -> [B, width]."""
-        out: Tensor = self.activation(super().forward(x))
-        return out
+    # Of n labels: [B, n], or [B, S, n] of each token; None: the model has no head for scores.
+    logits: Tensor | None = None
 
 
 class View(NamedTuple):
@@ -81,10 +69,9 @@ class Encoder(nn.Module):
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
         last = config.norm == "pre" and config.final_norm
         self.final_norm = build_norm(config, config.dim) if last else nn.Identity()
-        widths = (config.dim, *(dense.width for dense in config.dense))
-        self.dense = nn.ModuleList(
-            Dense(inputs, dense) for inputs, dense in zip(widths, config.dense, strict=False)
-        )
+        self.dense = build_dense(config, config.dense)
+        head = config.score_head
+        self.score_head = build_dense(config, () if head is None else head.layers)
 
     def _build_local_positions(self) -> Positions | None:
         """Return the scheme of local layers, or None if they use the global one."""
@@ -147,7 +134,12 @@ class Encoder(nn.Module):
         tokens = self.final_norm(x) * keep.unsqueeze(-1).to(x.dtype)
         counted = keep if pool_mask is None else keep & (pool_mask != 0)
         return EncoderOutput(
-            self.pool(tokens, counted), tokens, tuple(hidden), tuple(attention), tuple(scores)
+            self.pool(tokens, counted),
+            tokens,
+            tuple(hidden),
+            tuple(attention),
+            tuple(scores),
+            self.logits(tokens, counted),
         )
 
     def views(self, keep: Tensor, positions: Tensor) -> tuple[View, View]:
@@ -198,3 +190,16 @@ class Encoder(nn.Module):
         for dense in self.dense:
             pooled = dense(pooled)
         return unit_length(pooled) if self.config.normalize else pooled
+
+    def logits(self, tokens: Tensor, counted: Tensor) -> Tensor | None:
+        """Return logits, if the model has a head for scores; see `EncoderOutput.logits`.
+
+        From [B, S, D], bool [B, S].
+        """
+        head = self.config.score_head
+        if head is None:
+            return None
+        x = tokens if head.each_token else POOLING[self.config.pooling](tokens, counted)
+        for dense in self.score_head:
+            x = dense(x)
+        return x

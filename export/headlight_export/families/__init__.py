@@ -14,6 +14,7 @@ from torch import Tensor
 from headlight_export.families import (
     bert,
     distilbert,
+    electra,
     jina_bert,
     llama,
     modernbert,
@@ -51,6 +52,7 @@ FAMILIES: dict[str, Convert] = {
     "bert": bert.convert,
     "camembert": roberta.convert,
     "distilbert": distilbert.convert,
+    "electra": electra.convert,
     "eurobert": llama.eurobert,
     "jina_bert": jina_bert.convert,
     "llama": llama.llama,

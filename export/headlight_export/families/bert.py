@@ -23,8 +23,12 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     return table(config, weights, unused=0)
 
 
-def table(config: Config, weights: Weights, *, unused: int) -> Encoder:
-    """Return an encoder with a table of positions, without its first `unused` rows."""
+def table(config: Config, weights: Weights, *, unused: int, embedding_dim: int = 0) -> Encoder:
+    """Return an encoder with a table of positions, without its first `unused` rows.
+
+    `embedding_dim`: width of the embeddings, which are projected if the layers are wider; 0: as
+    wide as the layers.
+    """
     config.demand(
         "position_embedding_type",
         ("absolute",),
@@ -49,15 +53,17 @@ def table(config: Config, weights: Weights, *, unused: int) -> Encoder:
         change=lambda table: table[kept],
     )
     move_blocks(config, weights, "encoder.layer.{}")
-    return weights.build(
-        EncoderConfig(
-            **common(config),
-            positions="learned",
-            activation=activation(config),
-            trained_length=rows,
-            max_length=rows,
-        )
+    built = EncoderConfig(
+        **common(config),
+        positions="learned",
+        activation=activation(config),
+        embedding_dim=embedding_dim,
+        trained_length=rows,
+        max_length=rows,
     )
+    if built.embedding_width != built.dim:
+        weights.move_linear("embedding_project", "embeddings_project")
+    return weights.build(built)
 
 
 def common(config: Config) -> dict[str, Any]:

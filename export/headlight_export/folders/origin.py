@@ -9,17 +9,19 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors import safe_open
 from torch import Tensor
 
 from headlight_export.families import FAMILIES, family_of, is_own
+from headlight_export.families.score_heads import OF_TEXTS, read_head
 from headlight_export.families.source import COMPUTED, Config, Unfit
+from headlight_export.folders.labels import activation_of, labels_of
 from headlight_export.folders.model_folder import Refused, check_readable, read_config, read_tensors
 from headlight_export.folders.pooling_choice import with_pooling
 from headlight_export.folders.sentence_folder import MODULES, Recipe, read_recipe
-from headlight_export.folders.task import other_use
+from headlight_export.folders.task import OF_TOKENS, other_use, scored, task_of
 from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 from headlight_export.writer.draft import sha256
 from headlight_model.checkpoint import (
@@ -31,11 +33,19 @@ from headlight_model.checkpoint import (
     load_checkpoint,
     printable,
 )
-from headlight_model.config import Dense, EncoderConfig
+from headlight_model.config import Dense, EncoderConfig, ScoreHead
 from headlight_model.encoder import Encoder
 
 OURS = "headlight"  # as a family
 MOST_TOLD = 10  # modules, by their names
+
+
+class FolderHead(NamedTuple):
+    """A head for scores, read from a folder: our config, its tensors, and what it reads."""
+
+    config: ScoreHead
+    state: Mapping[str, Tensor]
+    pooling: str
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -49,7 +59,8 @@ class Origin:
         weights_sha256: hex, of the files of weights.
         recipe: prompts, dimensions and the like.
         about: a line for the user: the length and pooling, their source, and the weights left out.
-        task: a line for the user: the task of the bundle, and why if the model has another.
+        task: of the bundle.
+        why: what of the folder decides the task, for the user; may be empty.
         hub: model, revision and commit, if it came from the Hub.
     """
 
@@ -60,6 +71,7 @@ class Origin:
     recipe: Recipe
     about: str = ""
     task: str = "embed"
+    why: str = ""
     hub: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -67,6 +79,7 @@ def read_origin(
     folder: Path,
     *,
     pooling: str | None = None,
+    task: str | None = None,
     max_length: int | None = None,
     ids_only: bool = False,
 ) -> Origin:
@@ -76,6 +89,7 @@ def read_origin(
         folder: a checkpoint of `headlight_model.checkpoint`, or one of Hugging Face or
             sentence-transformers.
         pooling: for folders without pooling; a key of `headlight_model.layers.pooling.POOLING`.
+        task: "embed", "rerank" or "classify"; None: as the folder says.
         max_length: tokens to be accepted; None: the folder's limit, up to the trained length. It
             may be larger if the positions allow it.
         ids_only: serve a folder without a tokenizer, for callers that send token ids.
@@ -88,10 +102,10 @@ def read_origin(
     recipe = read_recipe(folder)
     config = read_config(recipe.transformer)
     if is_own(config):
-        if pooling is not None or max_length is not None or ids_only:
+        if pooling is not None or task is not None or max_length is not None or ids_only:
             raise Refused(
-                "--pooling, --max-length and --ids-only are for folders of Hugging Face and "
-                f"sentence-transformers; {folder} is a checkpoint of ours, and its config.json "
+                "--pooling, --task, --max-length and --ids-only are for folders of Hugging Face "
+                f"and sentence-transformers; {folder} is a checkpoint of ours, and its config.json "
                 "sets them"
             )
         return _read_own(folder)
@@ -100,26 +114,35 @@ def read_origin(
             f"--max-length {max_length} leaves no token; give 1 or more, "
             "or leave it out for what the folder says"
         )
-    return _read_foreign(recipe, config, pooling, max_length, ids_only=ids_only)
+    return _read_foreign(recipe, config, pooling, task, max_length, ids_only=ids_only)
 
 
 def _read_foreign(
     recipe: Recipe,
     config: dict[str, Any],
     pooling: str | None,
+    task: str | None,
     max_length: int | None,
     *,
     ids_only: bool,
 ) -> Origin:
     """Read a folder of Hugging Face or sentence-transformers; the arguments are as given."""
     family = family_of(config)
+    pools = recipe.pooling is not None
+    scores = scored(recipe.kind, config, pooling, task, pools=pools)
     tensors = read_tensors(recipe.transformer)
     encoder = _convert(family, config, tensors, max_length)
-    pooling_source = _pooling_source(recipe, pooling)
-    recipe = with_pooling(recipe, config, encoder.config, pooling)
+    pooling_source, head = _pooling_source(recipe, pooling), None
+    if scores is None:
+        vectors = task == "embed"
+        recipe = with_pooling(recipe, config, encoder.config, pooling, for_vectors=vectors)
+    else:
+        head = _read_head(family, scores, config, tensors, encoder.config, recipe)
+        recipe = dataclasses.replace(recipe, pooling=head.pooling)
+        pooling_source = f"what the head of {printable(scores)} reads"
     tokenizer = None if ids_only else _read_tokenizer(recipe)
     digest = sha256(sorted(recipe.transformer.glob("*.safetensors")))
-    finished = _finish(encoder, recipe, max_length)
+    finished = _finish(encoder, recipe, max_length, head)
     left = [
         name
         for name, tensor in tensors.items()
@@ -127,8 +150,7 @@ def _read_foreign(
     ]
     length = _length(finished.config, recipe, config.get("max_position_embeddings"), max_length)
     about = f"{length}; {_about(finished.config.pooling, pooling_source, left)}"
-    other = other_use(recipe.kind, config) if pooling_source != MODULES else None
-    task = f"embed (--pooling; {other}: that head is left out)" if other else "embed"
+    other = None if pools else other_use(recipe.kind, config)
     return Origin(
         encoder=finished,
         tokenizer=tokenizer,
@@ -136,8 +158,48 @@ def _read_foreign(
         weights_sha256=digest,
         recipe=recipe,
         about=about,
-        task=task,
+        task=task_of(finished.config.score_head, task),
+        why=_why(scores, other, pooling, head),
     )
+
+
+def _why(
+    scores: str | None, other: str | None, pooling: str | None, found: FolderHead | None
+) -> str:
+    """Return what decided the task: a head that is kept or left out, or nothing special."""
+    head = found and found.config
+    if head is not None:
+        some = ", ".join(head.labels[:MOST_TOLD])
+        more = f" and {len(head.labels) - MOST_TOLD} more" if head.labels[MOST_TOLD:] else ""
+        return f"{printable(str(scores))}, labels: {some}{more}; scores: {head.activation}"
+    option = "--task embed" if pooling is None else "--pooling"
+    return f"{option}; {other}: that head is left out" if other else ""
+
+
+def _read_head(
+    family: str,
+    scores: str,
+    config: dict[str, Any],
+    tensors: dict[str, Tensor],
+    built: EncoderConfig,
+    recipe: Recipe,
+) -> FolderHead:
+    """Return the head for scores of a folder whose model is of the class `scores`."""
+    if family not in OF_TEXTS:
+        raise Refused(
+            f"{printable(scores)} gives scores, and heads are not read for {family} yet; if its "
+            "vectors are wanted, export with --task embed and --pooling mean, cls or last"
+        )
+    each_token = scores.endswith(OF_TOKENS)
+    found = read_head(family, Config(config), tensors, built, each_token=each_token)
+    count = found.layers[-1].width
+    head = ScoreHead(
+        layers=found.layers,
+        labels=labels_of(config, count),
+        activation=activation_of(config, recipe.transformer, count, each_token=each_token),
+        each_token=each_token,
+    )
+    return FolderHead(head, found.state, found.pooling)
 
 
 def _pooling_source(recipe: Recipe, requested: str | None) -> str:
@@ -216,6 +278,7 @@ def _read_own(folder: Path) -> Origin:
         weights_sha256=sha256([folder / WEIGHTS]),
         recipe=recipe,
         about=_about(encoder.config.pooling, CONFIG, left),
+        task=task_of(encoder.config.score_head),
     )
 
 
@@ -256,8 +319,10 @@ def _about(pooling: str, pooling_source: str, left: Iterable[str]) -> str:
     return f"pooling: {pooling} ({pooling_source}); {dropped}"
 
 
-def _finish(encoder: Encoder, recipe: Recipe, requested: int | None) -> Encoder:
-    """Return the encoder with pooling, the steps after it, and the accepted length."""
+def _finish(
+    encoder: Encoder, recipe: Recipe, requested: int | None, head: FolderHead | None = None
+) -> Encoder:
+    """Return the encoder with pooling, the steps after it, the head, and the accepted length."""
     config, state = encoder.config, encoder.state_dict()
     longest = requested or min(recipe.max_length or config.max_length, config.max_length)
     if longest > config.max_length:
@@ -273,6 +338,8 @@ def _finish(encoder: Encoder, recipe: Recipe, requested: int | None) -> Encoder:
             Dense(width=len(layer.weight), bias=layer.bias is not None, activation=layer.activation)
         )
         state |= _named(f"dense.{at}", layer.weight, layer.bias)
+    if head is not None:
+        state |= head.state
     finished = Encoder(
         dataclasses.replace(
             config,
@@ -280,6 +347,7 @@ def _finish(encoder: Encoder, recipe: Recipe, requested: int | None) -> Encoder:
             include_prompt=recipe.include_prompt,
             dense=tuple(dense),
             normalize=recipe.normalize,
+            score_head=None if head is None else head.config,
             trained_length=min(config.trained_length, longest),
             max_length=longest,
         )

@@ -14,9 +14,17 @@ from headlight_model.layers.pooling import POOLING
 
 
 def with_pooling(
-    recipe: Recipe, config: dict[str, Any], built: EncoderConfig, requested: str | None
+    recipe: Recipe,
+    config: dict[str, Any],
+    built: EncoderConfig,
+    requested: str | None,
+    *,
+    for_vectors: bool = False,
 ) -> Recipe:
-    """Return the recipe with a pooling: the folder's, the requested one, or the family's usual."""
+    """Return the recipe with a pooling: the folder's, the requested one, or the family's usual.
+
+    `for_vectors`: --task says that the model is for vectors.
+    """
     if requested is not None and requested not in POOLING:
         raise Refused(f"--pooling {requested} is not known; choose one of {', '.join(POOLING)}")
     if recipe.pooling is not None:
@@ -26,7 +34,7 @@ def with_pooling(
                 "leave --pooling out"
             )
         return recipe
-    if requested is None:
+    if requested is None and not for_vectors:
         _check_use(recipe, config, built)
     return dataclasses.replace(recipe, pooling=requested or built.pooling)
 

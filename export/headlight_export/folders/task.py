@@ -1,4 +1,4 @@
-"""The task of a folder's model. Only models for vectors can be exported so far.
+"""The task of a folder's model: vectors, or scores of texts or tokens.
 
 A folder says it in three places: `model_type` of config_sentence_transformers.json, the scores of a
 cross-encoder in config.json, and the classes of transformers in its `architectures`.
@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headlight.runtime.bundle.manifest import TASKS
+from headlight_export.folders.model_folder import Refused
 from headlight_model.checkpoint import printable
+from headlight_model.config import ScoreHead
 
 SENTENCES = "SentenceTransformer"  # the model_type of models for vectors
 CROSS_ENCODER, CLASSIFIER = "CrossEncoder", "ForSequenceClassification"
+OF_TOKENS = "ForTokenClassification"
 # Other model_types, and ends of the names of transformers' classes: what the models do.
 OTHERS = {
     CROSS_ENCODER: "scores pairs of texts",
@@ -21,11 +25,70 @@ OTHERS = {
     "ColBERT": "gives a vector for each token",
     "ForMaskedLM": "fills masks, or gives sparse vectors (SPLADE)",
     CLASSIFIER: "gives classes",
-    "ForTokenClassification": "gives classes of tokens",
+    OF_TOKENS: "gives classes of tokens",
     "ForQuestionAnswering": "gives places of answers",
     "ForMultipleChoice": "chooses among answers",
 }
 MOST_LABELS = 5  # that a message names
+
+
+def scored(
+    kind: str, config: Mapping[str, Any], pooling: str | None, task: str | None, *, pools: bool
+) -> str | None:
+    """Return the class of a model whose head for scores is exported; None: its vectors are.
+
+    Args:
+        kind: model_type of config_sentence_transformers.json.
+        config: config.json.
+        pooling: of --pooling, which asks for vectors.
+        task: of --task.
+        pools: whether the folder itself has a pooling.
+
+    Raises:
+        Refused: the options contradict each other or the folder, or the folder leaves the task
+            open.
+    """
+    if task not in (None, *TASKS):
+        raise Refused(f"--task {task} is not known; choose one of {', '.join(TASKS)}")
+    if pooling is not None and task not in (None, "embed"):
+        raise Refused(f"--pooling is for vectors, and --task {task} gives scores; leave one out")
+    if task == "embed" or pooling is not None:
+        return None
+    said = config.get("architectures")
+    names = [str(name) for name in said] if isinstance(said, list) else []
+    [name] = [each for each in names if each.endswith((CLASSIFIER, OF_TOKENS))][:1] or [""]
+    if pools or not name or kind not in (SENTENCES, CROSS_ENCODER):
+        if task is not None:
+            raise Refused(
+                f"--task {task} takes a model whose config.json names a class of transformers "
+                f"that ends with {CLASSIFIER} or {OF_TOKENS}; leave it out"
+            )
+        return None
+    if name.endswith(OF_TOKENS) and task != "classify":
+        if task is not None:
+            raise Refused(f"{printable(name)} gives classes of tokens; export with --task classify")
+        if not config.get("id2label"):  # some models for vectors name such a class, too
+            raise Refused(
+                f"config.json names {printable(name)} and no id2label, so it may be for vectors "
+                "or for classes of tokens; choose --task embed or --task classify"
+            )
+    return name
+
+
+def task_of(head: ScoreHead | None, asked: str | None = None) -> str:
+    """Return the task of a model with such a head: with a single label it ranks.
+
+    Raises:
+        Refused: `asked`, of --task, does not suit the head.
+    """
+    if head is None:
+        return "embed"
+    if asked == "rerank" and (head.each_token or len(head.labels) != 1):
+        raise Refused(
+            f"--task rerank takes a model with one score, and this has {len(head.labels)}; "
+            "leave it out"
+        )
+    return asked or ("rerank" if len(head.labels) == 1 and not head.each_token else "classify")
 
 
 def other_use(kind: str, config: Mapping[str, Any]) -> str | None:

@@ -20,7 +20,14 @@ from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 
 # fp32 floors. Attention and pooled: absolute. Tokens and hidden: over max(1, RMS of the row).
-BASE_TOLERANCE = {"pooled": 1e-5, "tokens": 2e-5, "attention": 1e-5, "hidden": 2e-5}
+# Scores: over max(1, |logit|).
+BASE_TOLERANCE = {
+    "pooled": 1e-5,
+    "tokens": 2e-5,
+    "attention": 1e-5,
+    "hidden": 2e-5,
+    "scores": 1e-5,
+}
 MOST_WEIGHTS = 20_000_000  # attention weights of one text, in all layers
 LONGEST = 2048  # tokens
 # Limit of PyTorch's own fp32 error, over a row's RMS: 1e-5 is already large. An overflow, even
@@ -106,8 +113,9 @@ class Reference:
             masks: the ignored tokens.
 
         Returns:
-            float32 pooled [D] and tokens [n, D]; with weights also attention [L, H, n, n] and
-            hidden [L+1, n, D].
+            float32 pooled [D] and tokens [n, D]; logits as "scores", [labels] or [n, labels], if
+            the model has a head for them; with weights also attention [L, H, n, n] and hidden
+            [L+1, n, D].
         """
         return _run(self.encoder, ids, segments, head_mask, weights=weights, masks=masks)
 
@@ -210,6 +218,8 @@ def _run(
             tokens, seen, segments=types, head_mask=heads, pool_mask=pooled, fused=not weights
         )
     result = {"pooled": _array(out.pooled[0]), "tokens": _array(out.tokens[0])}
+    if out.logits is not None:
+        result["scores"] = _array(out.logits[0])
     if weights:
         result["attention"] = _array(torch.cat(out.attention))  # L of [1, H, n, n] -> [L, H, n, n]
         result["hidden"] = _array(torch.cat(out.hidden))  # L+1 of [1, n, D] -> [L+1, n, D]

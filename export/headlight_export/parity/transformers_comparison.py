@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from headlight.runtime.parity.golden_inputs import distance
 from headlight_export.folders.model_folder import Refused, read_config
 from headlight_export.folders.origin import OURS
+from headlight_export.folders.task import CLASSIFIER, OF_TOKENS
 from headlight_export.parity.reference import (
     lengths_to_try,
     longest_with_maps,
@@ -49,8 +50,8 @@ class Compared:
     """The result of a comparison.
 
     Attributes:
-        errors: the largest distance by output ("tokens", "attention", "hidden"); empty if nothing
-            was compared.
+        errors: the largest distance by output ("tokens", "attention", "hidden", and "scores" of a
+            model that has a head for them); empty if nothing was compared.
         version: of transformers.
         why_not: the reason that nothing was compared; empty for our own checkpoints, as no other
             code exists.
@@ -102,7 +103,7 @@ def against_transformers(
         model = (
             _open_own_words(folder, encoder.config)
             if "n_embd" in read_config(folder)
-            else _open(folder)
+            else _open(folder, encoder.config)
         )
     except _CannotCompare as reason:
         return Compared(why_not=str(reason))
@@ -114,10 +115,10 @@ def against_transformers(
         raise Refused(
             f"transformers {transformers.__version__} cannot open {folder} {words}"
         ) from problem
-    worst = dict.fromkeys(("tokens", "attention", "hidden"), 0.0)
+    worst = dict[str, float]()
     for lengths in _batches(encoder.config):
         for output, error in _distances(model, encoder, lengths):
-            worst[output] = max(worst[output], error)
+            worst[output] = max(worst.get(output, 0.0), error)
     for output, error in worst.items():
         if not error <= max(FLOOR, SLACK * own_error[output]):
             raise ValueError(
@@ -127,17 +128,22 @@ def against_transformers(
     return Compared(worst, transformers.__version__)
 
 
-def _open(folder: Path) -> Any:
-    from transformers import AutoConfig, AutoModel  # noqa: PLC0415
+def _open(folder: Path, built: EncoderConfig) -> Any:
+    import transformers  # noqa: PLC0415
+    from transformers import AutoConfig  # noqa: PLC0415
 
+    head = built.score_head
+    use = "" if head is None else OF_TOKENS if head.each_token else CLASSIFIER
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     fields = read_config(folder)
     if fields.get("use_bidirectional_attention") and fields.get("is_causal") is None:
         config.is_causal = False  # as the folder's own code would; only it reads the former
     options = {"attn_implementation": "eager", "dtype": torch.float32}
-    return AutoModel.from_pretrained(
-        folder, config=config, trust_remote_code=False, **options
-    ).eval()
+    return (
+        getattr(transformers, f"AutoModel{use}")
+        .from_pretrained(folder, config=config, trust_remote_code=False, **options)
+        .eval()
+    )
 
 
 def _open_own_words(folder: Path, config: EncoderConfig) -> Any:
@@ -213,6 +219,9 @@ def _distances(model: Any, encoder: Encoder, lengths: Sequence[int]) -> Iterator
     if _is_dynamic(config) and ids.shape[1] < config.max_length:
         inputs = _as_padded_to_the_longest(inputs, config)
     with torch.inference_mode():
+        scores = None
+        if config.score_head is not None:
+            scores, model = model(**inputs).logits, model.base_model
         theirs = model(**inputs, output_attentions=True, output_hidden_states=True)
         ours = encoder(ids, mask, segments=segments, fused=False)
     # Their last hidden state may be after the last norm, ours is before it; tokens compare that.
@@ -224,6 +233,9 @@ def _distances(model: Any, encoder: Encoder, lengths: Sequence[int]) -> Iterator
     for at, n in enumerate(lengths):
         for output, mine, other in rows:
             yield output, distance(output, mine[at, :n].numpy(), other[at, :n].numpy())
+        if scores is not None and ours.logits is not None:
+            kept = (at, slice(n)) if scores.ndim > 2 else at
+            yield "scores", distance("scores", ours.logits[kept].numpy(), scores[kept].numpy())
         for mine, other in zip(ours.attention, theirs.attentions, strict=True):
             yield (
                 "attention",

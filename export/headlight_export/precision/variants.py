@@ -30,7 +30,8 @@ from headlight_export.precision.variant_graphs import STATIC, Save, Variant, Var
 from headlight_export.precision.variant_options import TextOptions
 from headlight_export.progress import Progress, silent
 from headlight_export.writer.golden_answers import extend_golden
-from headlight_model.encoder import Dense, Encoder
+from headlight_model.encoder import Encoder
+from headlight_model.layers.dense import Dense
 
 
 def in_half(encoder: Encoder) -> Encoder:

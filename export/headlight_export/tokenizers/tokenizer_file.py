@@ -119,8 +119,9 @@ def measure_tokenizer(text: str, max_length: int) -> TokenizerLimit:
 
 
 def takes_pairs(config: EncoderConfig) -> bool:
-    """Return whether the model can distinguish two texts."""
-    return config.segments > 1
+    """Return whether the model can distinguish two texts, or was trained to score them."""
+    scores = config.score_head is not None and not config.score_head.each_token
+    return scores or config.segments > 1
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

@@ -48,6 +48,9 @@ def write_parts(
     if has_tokenizer := origin.tokenizer is not None:
         (draft / TOKENIZER).write_text(origin.tokenizer, encoding="utf-8")
     config, limits = origin.encoder.config, tolerances(own_error)
+    head = config.score_head
+    # Vectors of a model that was trained for scores compare nothing.
+    left = ("scores",) if head is None else ("pooled", "spans")
     rounding = reference.own_rounding(SEED)
     rounded = {output: max(SLACK * error, limits[output]) for output, error in rounding.items()}
     return Manifest(
@@ -61,6 +64,8 @@ def write_parts(
             pooled_dim=config.pooled_dim,
             vocab_size=config.vocab_size,
             segments=config.segments,
+            labels=0 if head is None else len(head.labels),
+            token_labels=head is not None and head.each_token,
         ),
         trained_length=config.trained_length,
         max_length=config.max_length,
@@ -78,7 +83,10 @@ def write_parts(
         tokenizer=TOKENIZER if has_tokenizer else None,
         files={},
         source=_source(origin),
-        outputs=tuple(ROLES),
+        outputs=tuple(name for name in ROLES if name not in left),
+        task=origin.task,
+        labels=() if head is None else head.labels,
+        activation="" if head is None else head.activation,
         prompts=origin.recipe.prompts,
         default_prompt=origin.recipe.default_prompt,
         include_prompt=config.include_prompt,

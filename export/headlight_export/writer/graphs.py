@@ -20,9 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+from headlight.outputs.scores import LOGITS
 from headlight_export.writer.selector_nodes import add_selectors
 from headlight_model.config import EncoderConfig
-from headlight_model.encoder import Encoder
+from headlight_model.encoder import Encoder, EncoderOutput
 
 if TYPE_CHECKING:
     import onnx
@@ -33,7 +34,8 @@ OPSET = 20  # the first with Gelu as one operator
 class Embed(nn.Module):
     """Graph of ids, mask and, if the model has them, segments and pool_mask.
 
-    It returns pooled (before normalisation) and tokens.
+    It returns pooled (before normalisation) and tokens, and logits if the model has a head for
+    scores.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -50,7 +52,8 @@ class Embed(nn.Module):
             "mask",
             *(name for name, there in optional.items() if there),
         )
-        self.outputs: tuple[str, ...] = ("pooled", "tokens")
+        logits = () if encoder.config.score_head is None else (LOGITS,)
+        self.outputs: tuple[str, ...] = ("pooled", "tokens", *logits)
         self.maps: tuple[str, ...] = ()  # further outputs, which selectors replace
 
     def forward(
@@ -60,15 +63,15 @@ class Embed(nn.Module):
         segments: Tensor | None = None,
         pool_mask: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
-        """Map int64 [B, S], four times, to float [B, D], [B, S, D]."""
+        """Map int64 [B, S], four times, to the outputs; see `EncoderOutput`."""
         out = self.encoder(ids, mask, segments=segments, pool_mask=pool_mask, fused=False)
-        return out.pooled, out.tokens
+        return _vectors(out)
 
 
 class Attend(Embed):
     """Graph of Embed's inputs and head_mask.
 
-    It returns pooled, tokens, hidden_0 .. hidden_L and, until selectors replace them, maps of
+    It returns Embed's outputs, hidden_0 .. hidden_L and, until selectors replace them, maps of
     attention.
     """
 
@@ -91,12 +94,16 @@ class Attend(Embed):
     ) -> tuple[Tensor, ...]:
         """Map int64 [B, S], four times, and float [B, L, H] to the outputs.
 
-        They are float [B, D], [B, S, D], L+1 of [B, S, D], twice L of [B, H, S, S].
+        They are Embed's, L+1 of [B, S, D], twice L of [B, H, S, S].
         """
         out = self.encoder(
             ids, mask, segments=segments, head_mask=head_mask, pool_mask=pool_mask, fused=False
         )
-        return out.pooled, out.tokens, *out.hidden, *out.attention, *out.scores
+        return *_vectors(out), *out.hidden, *out.attention, *out.scores
+
+
+def _vectors(out: EncoderOutput) -> tuple[Tensor, ...]:
+    return (out.pooled, out.tokens, *(() if out.logits is None else (out.logits,)))
 
 
 def trace(encoder: Encoder) -> onnx.ModelProto:

@@ -9,8 +9,11 @@ from collections.abc import Iterable
 
 import onnx
 
+from headlight.outputs.scores import LOGITS
+
 HEAD_MASK = "head_mask"
-INPUTS, OUTPUTS = ("ids", "mask", "segments", "pool_mask"), ("pooled", "tokens")
+INPUTS = ("ids", "mask", "segments", "pool_mask")
+OUTPUTS = ("pooled", "tokens", LOGITS)  # those that there are
 
 
 def vectors_alone(attend: onnx.ModelProto) -> onnx.ModelProto:
@@ -24,7 +27,7 @@ def vectors_alone(attend: onnx.ModelProto) -> onnx.ModelProto:
     graph = model.graph
     _keep(graph.output, OUTPUTS)
     _keep(graph.input, INPUTS)
-    nodes = _needed(_without_head_mask(graph.node), OUTPUTS)
+    nodes = _needed(_without_head_mask(graph.node), [value.name for value in graph.output])
     used = {name for node in nodes for name in node.input}
     _keep(graph.initializer, used)
     _keep(graph.value_info, {name for node in nodes for name in node.output})

@@ -32,10 +32,11 @@ from headlight.client.calls.list_work import (
 from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, Overloaded
 from headlight.interface.arguments import Input, Reading
+from headlight.interface.scoring import scores_of
 from headlight.outputs.contract import malformed, require
 from headlight.outputs.registry import OUTPUTS
 from headlight.pb import headlight_pb2 as pb
-from headlight.results import ModelRef
+from headlight.results import ModelRef, Scores
 from headlight.wire.answer_checks import Expected
 from headlight.wire.client_codec import encode_request, from_model_ref, from_token_info
 from headlight.wire.reassembly import Answer, Assembly, Expect, whole_answer
@@ -234,3 +235,12 @@ class Streamed(ListWork[pb.EncodeRequest]):
     def result(self) -> list[Any]:
         """Return the results in the order of the inputs, after all are answered."""
         return [self._results[index] for index in range(len(self._inputs))]
+
+
+class Scored(Streamed):
+    """Scores of any number of inputs."""
+
+    def _result(self, answer: Answer, at: int, ref: ModelRef) -> Scores:
+        item = answer.response.items[at]
+        counts = item.original_token_count, item.token_count
+        return scores_of(answer.part("scores", at), self._model, ref, counts)

@@ -15,13 +15,14 @@ from headlight.outputs.registry import MEASURED, OUTPUTS, ROLES
 from headlight.runtime.bundle.manifest_fields import MANIFEST, Fields
 from headlight.runtime.bundle.prompts import LONGEST_PROMPT
 from headlight.runtime.values import Architecture
-from headlight.spec import POOLING_MODES
+from headlight.spec import ACTIVATIONS, POOLING_MODES
 
 # Earlier formats. 1: the graph `attend` gave only whole maps of attention. 2: graphs normalised
 # pooled vectors, and there were no prompts. 3: no task, labels or outputs.
 FORMAT_VERSION = 4
 PREVIOUS_VERSION = 3  # which is read, too
-TASKS = ("embed",)  # that are served; "rerank" and "classify" have their place in the format
+# "rerank" and "classify" are of models that score, "rerank" by one number.
+TASKS = ("embed", "rerank", "classify")
 # Far beyond any model, and small enough that sizes computed from them fit in 64 bits.
 MOST_LAYERS = MOST_HEADS = 1 << 10
 WIDEST = LONGEST = 1 << 20
@@ -102,7 +103,8 @@ class Manifest:
     source: Mapping[str, Any]  # its origin; informative
     outputs: tuple[str, ...]  # that its graphs give; those not in ROLES are not served
     task: str = "embed"  # one of TASKS
-    labels: tuple[str, ...] = ()  # of a model that classifies, in the order of its scores
+    labels: tuple[str, ...] = ()  # of a model that scores, in the order of its scores
+    activation: str = ""  # one of ACTIVATIONS, from logits to scores; empty: the model gives none
     # Put before texts, by name.
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_prompt: str | None = None  # the name of one, for callers that name none
@@ -194,6 +196,8 @@ class Manifest:
             pooled_dim=shape.count("pooled_dim", WIDEST),
             vocab_size=shape.count("vocab_size", MOST_IDS),
             segments=shape.count("segments", MOST_IDS, least=0),
+            labels=shape.count("labels", WIDEST, least=0) if "labels" in shape.values else 0,
+            token_labels=shape.values.get("labels", 0) and shape.take("token_labels", bool),
         )
         prompts = _prompts(top.child("prompts"))
         graphs = tuple(fields.record(Graph) for fields in top.children("graphs"))
@@ -202,11 +206,11 @@ class Manifest:
             if top.values.get("dense_layers") is None
             else top.count("dense_layers", MOST_LAYERS, least=0)
         )
-        given = _outputs_of({graph.role for graph in graphs}, dense_layers)
+        given = _outputs_of({graph.role for graph in graphs}, dense_layers, architecture.labels)
         if version == PREVIOUS_VERSION:
             task, labels, outputs = "embed", tuple[str, ...](), given
         else:
-            task, labels, outputs = _task(top), top.strings("labels"), _outputs(top, given)
+            task, labels, outputs = _task(top), _labels(top, architecture), _outputs(top, given)
         return cls(
             name=top.take("name", str),
             version=top.take("version", str),
@@ -226,6 +230,7 @@ class Manifest:
             outputs=outputs,
             task=task,
             labels=labels,
+            activation=top.one_of("activation", ACTIVATIONS) if architecture.labels else "",
             prompts=prompts,
             default_prompt=top.one_of_or_null("default_prompt", prompts),
             include_prompt=top.take("include_prompt", bool),
@@ -273,13 +278,25 @@ def _task(top: Fields) -> str:
     return task
 
 
-def _outputs_of(roles: Collection[str], dense_layers: int | None) -> tuple[str, ...]:
+def _labels(top: Fields, architecture: Architecture) -> tuple[str, ...]:
+    labels = top.strings("labels")
+    if len(labels) != architecture.labels:
+        raise BundleError(
+            f"labels has {len(labels)} names; architecture.labels says {architecture.labels}",
+            MANIFEST,
+        )
+    return labels
+
+
+def _outputs_of(roles: Collection[str], dense_layers: int | None, labels: int) -> tuple[str, ...]:
     """Return the outputs that graphs of these roles give."""
     dense = dense_layers == 0 or "head" in roles
     return tuple(
         name
         for name, role in ROLES.items()
-        if role in roles and (dense or name not in OUTPUTS or not OUTPUTS[name].behind_pooling)
+        if role in roles
+        and (labels or name != "scores")
+        and (dense or name not in OUTPUTS or not OUTPUTS[name].behind_pooling)
     )
 
 
@@ -293,7 +310,8 @@ def _outputs(top: Fields, given: Collection[str]) -> tuple[str, ...]:
 
 
 def _tolerance(fields: Fields) -> Tolerance:
-    limits = {name: fields.number(name) for name in MEASURED}
+    # Earlier exports have no tolerance of outputs that came later, and none of these outputs.
+    limits = {name: fields.number(name) for name in MEASURED if name in fields.values}
     return Tolerance(
         provider=fields.take("provider", str),
         precision=fields.take("precision", str),

@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from headlight.outputs.scores import LOGITS
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.values import Arrays, Ids, Marks
 
 BATCH_TOKENS = 512  # padded tokens in one batch of one thread; `make tune` finds the best value
+OF_ROWS = ("tokens", LOGITS)  # outputs of the graphs, beside pooled vectors, that are checked
 BATCH_SQUARES = 1 << 20  # batch x length^2 in one batch, if attention is requested
 
 
@@ -73,17 +75,17 @@ def plan(lengths: Sequence[int], *, squared: bool, tokens: int = BATCH_TOKENS) -
 
 
 def all_finite(outputs: Arrays) -> bool:
-    """Return whether a batch's vectors are finite, padding included.
+    """Return whether a batch's vectors and logits are finite, padding included.
 
     Any non-finite number of a batch shows in them.
     """
-    pooled = bool(np.isfinite(outputs["pooled"]).all())
-    return pooled and ("tokens" not in outputs or bool(np.isfinite(outputs["tokens"]).all()))
+    checked = (outputs[name] for name in ("pooled", *OF_ROWS) if name in outputs)
+    return all(bool(np.isfinite(numbers).all()) for numbers in checked)
 
 
-def reads_tokens(selection: Selection) -> bool:
-    """Return whether an output is computed from token vectors."""
-    return any("tokens" in output.reads for output, _ in selection.outputs())
+def reads(selection: Selection, name: str) -> bool:
+    """Return whether an output is computed from one of the graph's."""
+    return any(name in output.reads for output, _ in selection.outputs())
 
 
 def finite_rows(items: Sequence[EncodeItem], outputs: Arrays) -> Marks:
@@ -92,11 +94,14 @@ def finite_rows(items: Sequence[EncodeItem], outputs: Arrays) -> Marks:
     An item's padding, and outputs that only other items requested, do not count.
     """
     good = np.asarray(np.isfinite(outputs["pooled"]).all(axis=1))
-    if "tokens" in outputs:
-        finite = np.isfinite(outputs["tokens"]).all(axis=2)
-        padding = np.arange(finite.shape[1]) >= np.array([len(item.ids) for item in items])[:, None]
-        unwanted = np.array([not reads_tokens(item.selection) for item in items])
-        good = good & ((finite | padding).all(axis=1) | unwanted)
+    for name in OF_ROWS:
+        if name not in outputs:
+            continue
+        finite = np.isfinite(outputs[name]).all(axis=-1)
+        if finite.ndim > 1:
+            lengths = np.array([len(item.ids) for item in items])
+            finite = (finite | (np.arange(finite.shape[1]) >= lengths[:, None])).all(axis=1)
+        good = good & (finite | np.array([not reads(item.selection, name) for item in items]))
     return good
 
 

@@ -107,7 +107,11 @@ def vectors_alone(golden: tuple[Golden, ...]) -> tuple[Golden, ...]:
     """
     return tuple(
         each._replace(
-            answers={name: each.answers[name] for name in MEASURED if OUTPUTS[name].role == "embed"}
+            answers={
+                name: answer
+                for name, answer in each.answers.items()
+                if OUTPUTS[name].role == "embed"
+            }
         )
         for each in golden
         if not each.about
@@ -120,16 +124,17 @@ def _read(arrays: Arrays, kind: str, index: int, manifest: Manifest) -> Golden:
     Raises:
         BundleError: it is incomplete, or does not fit the manifest's model.
     """
-    names = ("ids", "segments", "occluded", "left_out", *MEASURED)
+    measured = [name for name in MEASURED if name in everything(manifest.architecture)]
+    names = ("ids", "segments", "occluded", "left_out", *measured)
     own = {name: arrays[key] for name in names if (key := f"{kind}{name}_{index}") in arrays}
-    if not {"ids", *MEASURED} <= own.keys():
+    if not {"ids", *measured} <= own.keys():
         raise BundleError("does not hold inputs and all their answers", manifest.golden)
     _check(own, f"{kind}*_{index}", manifest)
     segments = own.get("segments")
     return Golden(
         own["ids"].astype(np.int64),
         None if segments is None else segments.astype(np.int64),
-        {name: own[name] for name in MEASURED},
+        {name: own[name] for name in measured},
         (int(own["occluded"]),) if "occluded" in own else (),
         int(own.get("left_out", 0)),
     )
@@ -146,6 +151,7 @@ def _check(own: Arrays, where: str, manifest: Manifest) -> None:
     shapes: dict[str, tuple[int, ...]] = {
         name: OUTPUTS[name].tensors(every[name], None, n, manifest.architecture)[0].shape
         for name in MEASURED
+        if name in every
     }
     shapes |= {"ids": (n,), "segments": (n,), "occluded": (), "left_out": ()}
     for name, array in own.items():
@@ -166,7 +172,9 @@ def _check(own: Arrays, where: str, manifest: Manifest) -> None:
 
 
 def distance(output: str, got: Floats, expected: Floats) -> float:
-    """Return max |got - expected|; `by_row`, divided by max(1, RMS of expected row).
+    """Return max |got - expected|, as the output has it divided by max(1, size of expected).
+
+    `by_row`: the size is the RMS of a row; `by_number`: that of each number.
 
     Shapes must be equal; NaN gives infinity.
     """
@@ -174,6 +182,8 @@ def distance(output: str, got: Floats, expected: Floats) -> float:
     if OUTPUTS[output].by_row:
         rms = np.sqrt(np.mean(expected.astype(np.float64) ** 2, axis=-1, keepdims=True))
         difference = difference / np.maximum(1.0, rms)
+    if OUTPUTS[output].by_number:
+        difference = difference / np.maximum(1.0, np.abs(expected.astype(np.float64)))
     worst = float(difference.max(initial=0.0))
     return worst if np.isfinite(worst) else float("inf")
 

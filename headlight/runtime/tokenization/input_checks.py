@@ -16,11 +16,12 @@ from headlight.spec import Truncate
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int]
-Truncation = Literal["refuse", "cut_end", "cut_start"]
+Truncation = Literal["refuse", "cut_end", "cut_start", "cut_second"]
 TRUNCATIONS: Mapping[Truncate, Truncation] = {
     "refuse": "refuse",
     "end": "cut_end",
     "start": "cut_start",
+    "only_second": "cut_second",
 }
 
 
@@ -104,7 +105,8 @@ def truncate(
     """Return the tokens that are left: int64 [most], ascending.
 
     The longer text of a pair is cut until both are equally long, as in the tokenizers library
-    (`longest_first`). The library would tokenise the input again.
+    (`longest_first`); or the second alone (`only_second`). The library would tokenise the input
+    again.
 
     Args:
         stays: bool [n], the tokens that are not cut.
@@ -114,7 +116,8 @@ def truncate(
         prompt: True if there is a prompt, for the error.
 
     Raises:
-        InvalidInput: truncation is "refuse", or the uncut tokens leave no room.
+        InvalidInput: truncation is "refuse", or the uncut tokens leave no room. `field` is "first"
+            if it is the first text that leaves none.
     """
     if truncation == "refuse":
         reason = Reason.TOO_LONG_WITH_PROMPT if prompt else Reason.TOO_LONG
@@ -124,11 +127,17 @@ def truncate(
         reason = Reason.NO_ROOM_BESIDE_PROMPT if prompt else Reason.NO_ROOM_BESIDE_SPECIAL
         raise InvalidInput("", reason, tokens=most - room, most=most)
     texts = [np.flatnonzero(~stays & ~second), np.flatnonzero(~stays & second)]
-    shorter = int(len(texts[0]) > len(texts[1]))  # its index; the first if both are equally long
-    rooms = dict.fromkeys((0, 1), min(len(texts[shorter]), room // 2))
-    rooms[1 - shorter] = room - rooms[shorter]
+    if truncation == "cut_second" and len(texts[1]):
+        if len(texts[0]) >= room:
+            tokens = most - room + len(texts[0])
+            raise InvalidInput("first", Reason.NO_ROOM_BESIDE_FIRST, tokens=tokens, most=most)
+        shorter, other = 0, len(texts[0])
+    else:
+        shorter = int(len(texts[0]) > len(texts[1]))  # its index; the first if they are as long
+        other = min(len(texts[shorter]), room // 2)
+    rooms = {shorter: other, 1 - shorter: room - other}
     left = [
-        own[: rooms[at]] if truncation == "cut_end" else own[len(own) - rooms[at] :]
+        own[len(own) - rooms[at] :] if truncation == "cut_start" else own[: rooms[at]]
         for at, own in enumerate(texts)
     ]
     return np.sort(np.concatenate([np.flatnonzero(stays), *left]))

@@ -82,13 +82,17 @@ class LongTexts(NamedTuple):
     reach: int
 
     def part(self, value: Value) -> Part:
-        """Return the part of an input that is enough. Of a pair, the longer text is cut.
+        """Return the part of an input that is enough.
+
+        Of a pair, the longer text is cut; the second one, if truncation cuts that alone.
 
         Raises:
             InvalidInput: `most` characters are not enough.
         """
         texts = (value,) if isinstance(value, str) else value
         longer = max(range(len(texts)), key=lambda at: len(texts[at]))
+        if self.truncation == "cut_second":
+            longer = len(texts) - 1
         whole = len(texts[longer])
         others = len(self.prompt) if isinstance(value, str) else len(texts[1 - longer])
         room = whole if self.most is None else self.most - others
@@ -133,12 +137,13 @@ class LongTexts(NamedTuple):
         stays = around | prompt_tokens(encoding, before) if before else around
         second = np.array([text == 1 for text in encoding.sequence_ids])
         own = ~stays & (second == bool(at))
-        if 2 * int(own.sum()) <= int((~stays).sum()):
+        longer = 2 * int(own.sum()) > int((~stays).sum())
+        if not longer and self.truncation != "cut_second":
             return False  # the other text of the pair may be the longer one
         kept = truncate(stays, second, self.max_length, self.truncation, prompt=bool(before))
         kept = kept[own[kept]]
         text = value if isinstance(value, str) else value[at]
-        if self.truncation == "cut_end":
+        if self.truncation != "cut_start":
             return _ends_before(encoding, own, kept, before + _end_unchanged(text, self.reach))
         return _begins_behind(encoding, own, kept, before + _start_unchanged(text, self.reach))
 
@@ -146,7 +151,7 @@ class LongTexts(NamedTuple):
         """Return whether a prompt has the same tokens before a part as before the whole text."""
         if not isinstance(value, str) or not isinstance(part, str):
             return True  # a pair has no prompt
-        if not self.prompt or self.truncation == "cut_end":
+        if not self.prompt or self.truncation != "cut_start":
             return True
         found = [
             np.array(encoding.ids)[prompt_tokens(encoding, len(self.prompt))].tolist()

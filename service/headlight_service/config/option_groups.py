@@ -285,7 +285,8 @@ class TextOptions:
         "refuse",
         (
             "what happens to a text that is too long for the model, unless the request says it: "
-            "refuse it, or cut off its end or its start; answers report what was cut"
+            "refuse it, or cut off its end or its start, or of a pair the end of the second text "
+            "alone; answers report what was cut"
         ),
         *TRUNCATE,
     )

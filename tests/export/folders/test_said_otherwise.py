@@ -89,24 +89,6 @@ def test_custom_code_is_accepted_if_tensors_fit(folder: Path) -> None:
     ("config", "settings", "does"),
     [
         (
-            {"architectures": ["BertForSequenceClassification"]},
-            {},
-            "BertForSequenceClassification gives classes",
-        ),
-        (
-            {
-                "architectures": ["BertForSequenceClassification"],
-                "id2label": {str(place): f"L{place}" for place in range(7)},
-            },
-            {},
-            "BertForSequenceClassification gives classes (L0, L1, L2, L3, L4 and 2 more)",
-        ),
-        (
-            {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "LABEL_0"}},
-            {},
-            "BertForSequenceClassification scores texts by one number, as a reranker does",
-        ),
-        (
             {"sentence_transformers": {"activation_fn": "torch.nn.Identity"}},
             {},
             "CrossEncoder scores pairs of texts",
@@ -118,11 +100,6 @@ def test_custom_code_is_accepted_if_tensors_fit(folder: Path) -> None:
             {"architectures": ["BertForMaskedLM"]},
             {},
             "BertForMaskedLM fills masks, or gives sparse vectors (SPLADE)",
-        ),
-        (
-            {"architectures": ["BertForTokenClassification"]},
-            {},
-            "BertForTokenClassification gives classes of tokens",
         ),
         (
             {"architectures": ["BertForQuestionAnswering"]},
@@ -148,7 +125,7 @@ def test_a_model_for_something_else_is_refused_unless_pooling_is_specified(
     )
     origin = read_origin(folder, pooling="cls", ids_only=True)
     assert origin.encoder.config.pooling == "cls"
-    assert origin.task == f"embed (--pooling; {does}: that head is left out)"
+    assert (origin.task, origin.why) == ("embed", f"--pooling; {does}: that head is left out")
     assert origin.about.endswith(", qa_outputs")
 
 

@@ -33,7 +33,7 @@ def message(field: int, *parts: bytes) -> bytes:
 @pytest.mark.parametrize(
     "written",
     [
-        pytest.param(message(7), id="an output"),
+        pytest.param(message(15), id="an output"),
         pytest.param(UNKNOWN, id="a number"),
         pytest.param(message(3, UNKNOWN), id="a refinement"),
         pytest.param(message(5, UNKNOWN), id="of a message that has none"),

@@ -37,6 +37,8 @@ def describe(told: ModelDescription) -> pb.GetModelResponse:
         truncation=TRUNCATIONS[told.truncation],
         task=told.task,
         labels=told.labels,
+        token_labels=told.token_labels,
+        activation=told.activation,
     )
     return pb.GetModelResponse(
         model=model_ref(told.ref),

@@ -104,7 +104,7 @@ def test_broken_json_and_wrong_types_name_the_field(copy: Path) -> None:
             "format_version is 99; this runtime reads 3 and 4: update Headlight",
         ),
         ({"format_version": 2}, "format_version is 2; this runtime reads 3 and 4: export again"),
-        ({"task": "rerank"}, "task is 'rerank'; this runtime serves embed: update Headlight"),
+        ({"task": "answer"}, "task is 'answer'; this runtime serves embed, rerank, classify"),
         ({"labels": [1]}, "labels holds something that is not a string"),
         ({"graphs": []}, "outputs has pooled, which none of the graphs gives"),
         ({"dense_layers": 1}, "outputs has spans, which none of the graphs gives"),

@@ -1,0 +1,40 @@
+"""Small models that score, for the tests that need no other library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from headlight_model.config import Dense, EncoderConfig, ScoreHead
+from tests.factory import small_config, write_checkpoint
+
+LAYER = Dense(width=36, bias=True, activation="tanh", norm=True)
+RERANKER: dict[str, Any] = {"positions": "learned", "norm": "post", "segments": 2, "layers": 1}
+
+
+def reranker() -> EncoderConfig:
+    """Return the config of a cross-encoder with one score."""
+    layers = (LAYER, Dense(width=1, bias=True))
+    head = ScoreHead(layers=layers, labels=("relevance",), activation="sigmoid")
+    return scoring(head, pooling="cls", **RERANKER)
+
+
+def tagger() -> EncoderConfig:
+    """Return the config of a model with three scores of each token."""
+    labels = ("O", "B-NAME", "I-NAME")
+    head = ScoreHead(
+        layers=(Dense(width=3, bias=True),), labels=labels, activation="softmax", each_token=True
+    )
+    return scoring(head, positions="rope", layers=1)
+
+
+def scoring(head: ScoreHead, **values: Any) -> EncoderConfig:
+    return small_config(**values, normalize=False, score_head=head, max_length=40)
+
+
+def write(folder: Path, config: EncoderConfig) -> Path:
+    """Write a bundle of a model with random weights, checked by the real exporter."""
+    from headlight_export.writer.bundle_writer import export_checkpoint
+
+    export_checkpoint(write_checkpoint(folder / "checkpoint", config), folder / "bundle")
+    return folder / "bundle"

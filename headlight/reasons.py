@@ -235,6 +235,7 @@ Reason = enum.Enum(
         "EMPTY_LIST": "is an empty list; send at least one text",
         "NESTED_LIST": 'is a list; send one list of texts, as ["a", "b"], without further ones',
         "NO_TOKEN_ID": "holds a number that is no token id",
+        "NOT_APPLIED": "is not applied to scores here; leave it out",
         "MISSING_INPUT": "is missing; send a text, or a list of texts",
         "ONLY_FLOAT": "must be float; POST /v1/embeddings has base64",
         "OTHER_POOLING": (
@@ -545,6 +546,10 @@ Phrase = enum.Enum(
         "TEXT": "a text",
         "TEXT_OR_TEXTS": "a text, or a list of texts",
         "TEXTS": "a list of texts",
+        "TWO_TEXTS": "a list of two texts",
+        "ONE_OR_TWO_TEXTS": "a text, or a list of one or two texts",
+        "DOCUMENT": 'a text, or an object as {{"text": "..."}}',
+        "DOCUMENTS": 'a list of texts, or of objects as {{"text": "..."}}',
         "INPUT": "a text, a pair of texts (a tuple), or a sequence of integer ids (at least one)",
         "TEXT_OR_IDS": "a text, or a list of token ids",
         "OBJECT": "an object",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headlight_model.config import Dense, EncoderConfig, ScoreHead
 from tests.factory import small_config, write_checkpoint
+from tests.once import once
 
 LAYER = Dense(width=36, bias=True, activation="tanh", norm=True)
 RERANKER: dict[str, Any] = {"positions": "learned", "norm": "post", "segments": 2, "layers": 1}
@@ -16,6 +20,13 @@ def reranker() -> EncoderConfig:
     """Return the config of a cross-encoder with one score."""
     layers = (LAYER, Dense(width=1, bias=True))
     head = ScoreHead(layers=layers, labels=("relevance",), activation="sigmoid")
+    return scoring(head, pooling="cls", **RERANKER)
+
+
+def classifier() -> EncoderConfig:
+    """Return the config of a classifier of texts and pairs with three labels."""
+    layers = (LAYER, Dense(width=3, bias=True))
+    head = ScoreHead(layers=layers, labels=("bad", "fair", "good"), activation="softmax")
     return scoring(head, pooling="cls", **RERANKER)
 
 
@@ -30,6 +41,18 @@ def tagger() -> EncoderConfig:
 
 def scoring(head: ScoreHead, **values: Any) -> EncoderConfig:
     return small_config(**values, normalize=False, score_head=head, max_length=40)
+
+
+MAKERS: dict[str, Callable[[], EncoderConfig]] = {
+    "reranker": reranker,
+    "classifier": classifier,
+    "tagger": tagger,
+}
+
+
+def bundle(factory: pytest.TempPathFactory, name: str) -> Path:
+    """Return the bundle of one of MAKERS, written once for all tests."""
+    return once(factory, name, lambda out: write(out, MAKERS[name]())) / "bundle"
 
 
 def write(folder: Path, config: EncoderConfig) -> Path:

@@ -65,12 +65,12 @@ def pairs_of(query: object, documents: object, top_n: object) -> list[tuple[str,
     return pairs
 
 
-def pair_names(count: int) -> dict[Path, Path]:
+def pair_names(count: int, documents: str = "documents") -> dict[Path, Path]:
     """Return the names that the texts of so many pairs have as a query and its documents."""
     found = dict[Path, Path]()
     for at in range(count):
         pair = ("inputs", at, "pair")
-        found |= {pair: ("documents", at), (*pair, "second"): ("documents", at)}
+        found |= {pair: (documents, at), (*pair, "second"): (documents, at)}
         found[(*pair, "first")] = ("query",)
     return found
 

@@ -154,6 +154,10 @@ class Output:
         """Return whether a text may be longer than the model takes."""
         return False
 
+    def one_size(self, choice: Any) -> bool:
+        """Return whether the tensors of every input have the same size, and no input a place."""
+        return self.stacked
+
     def place(self, choice: Any, tokenized: Tokenized, pooling: str) -> Any:
         """Return the tokens of one input that a choice selects; None: all.
 

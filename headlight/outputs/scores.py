@@ -44,6 +44,9 @@ class LabelScores(Output):
             return None
         return LabelChoice(architecture.labels, architecture.token_labels)
 
+    def one_size(self, choice: LabelChoice) -> bool:
+        return not choice.each_token
+
     def tensors(
         self, choice: LabelChoice, place: None, count: int, model: Architecture | ModelDescription
     ) -> tuple[Tensor, ...]:

@@ -23,7 +23,7 @@ class Selection(dict[str, Any]):
 
     Attributes:
         role: the graph that can serve them all: `embed` is cheaper.
-        vectors_alone: whether each input's answer has the same size.
+        one_size: whether each input's answer has the same size.
         needs_tokens: whether inputs must be tokenised with all token details.
         any_length: whether a text may be longer than the model takes.
     """
@@ -37,7 +37,7 @@ class Selection(dict[str, Any]):
         chosen = [*self.outputs()]
         roles = [output.role for output, _ in chosen]
         self.role: Role = "attend" if "attend" in roles else "embed"
-        self.vectors_alone = all(output.stacked for output, _ in chosen)
+        self.one_size = all(output.one_size(choice) for output, choice in chosen)
         self.needs_tokens = any(output.needs_tokens(choice) for output, choice in chosen)
         self.any_length = any(output.any_length(choice) for output, choice in chosen)
 
@@ -104,7 +104,7 @@ def output_bytes(items: Sequence[EncodeItem], architecture: Architecture) -> dic
     first = items[0].output_bytes(architecture)
     if len(items) == 1:
         return first
-    if items[0].selection.vectors_alone:
+    if items[0].selection.one_size:
         return {name: len(items) * size for name, size in first.items()}
     sizes = [first, *(item.output_bytes(architecture) for item in items[1:])]
     return {name: sum(size[name] for size in sizes) for name in first}
@@ -120,7 +120,7 @@ def item_of(
             `field` is that of the selection.
     """
     places = NOWHERE
-    if not selection.vectors_alone:
+    if not selection.one_size:
         places = {
             output.name: place
             for output, choice in selection.outputs()

@@ -69,13 +69,13 @@ class _Room(NamedTuple):
 def encoding_job(request: Request, model: ServedModel, selection: Selection) -> TokenizationJob:
     """Return the job of a request to encode. Raises InvalidInput, naming the field.
 
-    Vectors alone are small, and have one size for each input: more inputs than the queue takes at
-    once are computed in slices.
+    Vectors and scores of texts are small, and have one size for each input: more inputs than the
+    queue takes at once are computed in slices.
     """
     with_info = request.outputs.token_info or selection.needs_tokens
     limit = not selection.any_length
     job = _job(request, model, with_info, model.limits.max_request_tokens, limit=limit)
-    sliced = bool(selection) and selection.vectors_alone and not with_info
+    sliced = bool(selection) and selection.one_size and not with_info
     return job._replace(sliced=sliced)
 
 

@@ -29,7 +29,7 @@ from headlight_service.core.tokenization import (
 
 
 class Encode:
-    """The task of a `Request`. Vectors of many inputs are computed in slices."""
+    """The task of a `Request`. Vectors and scores of many inputs are computed in slices."""
 
     def names(self, request: Request) -> Mapping[Path, Path]:
         """Return no names: the core's are the contract's."""
@@ -96,14 +96,15 @@ class Encode:
         ids = np.zeros(model.max_length, np.int64)
         longest = Tokenized(ids, model.max_characters, None, prompt_length=model.max_length)
         inputs = [longest] * len(job.inputs)
-        width = selection["pooled"].width or manifest.architecture.pooled_dim
+        width = 0
+        if "pooled" in selection:  # results are float32, whatever type is requested
+            width = selection["pooled"].width or manifest.architecture.pooled_dim
         prepared = prepare(
             request,
             model,
             selection,
             inputs,
             items_of(inputs, selection, manifest.pooling, None),
-            # Results are float32, whatever type is requested.
             least_held=len(inputs) * width * NUMBER_BYTES["float32"],
         )
         prepared = dataclasses.replace(

@@ -7,7 +7,7 @@ import dataclasses
 from headlight import __version__
 from headlight_service.core.models import Models, ServedModel
 from headlight_service.core.requests.answer import Answer
-from headlight_service.core.requests.request import Request
+from headlight_service.core.requests.request import Pair, Request
 from headlight_service.frontends.tei.tei_requests import auto_truncate
 
 POOLINGS = {"last": "last_token"}  # that have another name in the contract
@@ -116,7 +116,11 @@ def compute_report(model: ServedModel, request: Request, answer: Answer) -> Comp
     timings = answer.timings
     return ComputeReport(
         model.ref.provider,
-        sum(len(text) for text in request.inputs if isinstance(text, str)),
+        sum(
+            len(each) if isinstance(each, str) else sum(map(len, each))
+            for each in request.inputs
+            if isinstance(each, str | Pair)
+        ),
         answer.prepared.tokens,
         timings.total_ns,
         timings.tokenize_ns,

@@ -32,13 +32,17 @@ NAMES = {
     "outputs.pooled.normalize": "normalize",
     "outputs.tokens": "inputs",
 }
-ONE_TEXT = Edge(SENTENCES, {**NAMES, "inputs[*].text": "inputs", "inputs[*].ids": "inputs"})
+ONE_TEXT = Edge(
+    SENTENCES,
+    {**NAMES, "inputs[*].text": "inputs", "inputs[*].ids": "inputs", "inputs[*].pair": "inputs"},
+)
 SEVERAL_TEXTS = Edge(
     {**SENTENCES, Phrase.FEWER_OR_SHORTER: "send fewer or shorter texts"},
     {
         **NAMES,
         "inputs[*].text": "inputs[{}]",
         "inputs[*].ids": "inputs[{}]",
+        "inputs[*].pair": "inputs[{}]",
         "inputs.sentences[*]": "inputs.sentences[{}]",
         "inputs.source_sentence": "inputs.source_sentence",
     },

@@ -11,14 +11,15 @@ from headlight.results import ModelRef, TokenList
 from headlight.runtime.values import Floats
 from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.answer import Answer, Prepared
-from headlight_service.core.requests.request import Request
+from headlight_service.core.requests.request import Pair, Request
 from headlight_service.frontends.contract.answer_encoding import raw
 from headlight_service.frontends.grpc.tei import tei_messages as pb
+from headlight_service.frontends.scoring import Scored, scored
 from headlight_service.frontends.tei.service_info import ComputeReport, compute_report
 from headlight_service.frontends.tei.token_table import token_rows
 
 METADATA_BYTES = 128  # at most, with the tag and length of the numbers
-ROW_BYTES = 16  # at most: tags and lengths of one token's vector
+ROW_BYTES = 16  # at most: tags and lengths of one token's vector, one rank or one label
 FIRST_FIELD = b"\x0a"  # tag of field 1 with a length: a message, or packed numbers
 
 
@@ -47,21 +48,96 @@ class VectorForm:
     def encode(self, answer: Answer) -> bytes:
         """Return the message of an answer."""
         [result] = answer.results
-        self.report = report = compute_report(self._model, self._request, answer)
-        metadata = pb.Metadata(
-            compute_chars=report.characters,
-            compute_tokens=report.tokens,
-            total_time_ns=report.total_ns,
-            tokenization_time_ns=report.tokenization_ns,
-            queue_time_ns=report.queue_ns,
-            inference_time_ns=report.inference_ns,
-        )
+        self.report = compute_report(self._model, self._request, answer)
+        metadata = _metadata(self.report)
         # Protobuf merges concatenated messages; packed floats are the array's own bytes.
         rest = pb.EmbedResponse(metadata=metadata).SerializeToString()
         if "tokens" not in result:
             return packed(result["pooled"]) + rest
         # EmbedAllResponse has its metadata in the same field.
         return b"".join([*map(_row, result["tokens"]), rest])
+
+
+class ScoresForm:
+    """The answer of scores: ranks of texts, or labels of one.
+
+    Attributes:
+        report: size and times of the answer, set by `encode`.
+    """
+
+    report: ComputeReport
+
+    def __init__(self, model: ServedModel, request: Request, *, raw: bool) -> None:
+        self._model, self._request, self._raw = model, request, raw
+
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, details: object = None) -> int:
+        """Return the bytes beside the numbers. Raises InvalidInput: the answer is too large."""
+        overhead = METADATA_BYTES + self._own_bytes()
+        size, most = overhead + prepared.data_bytes, self._model.limits.max_unary_response_bytes
+        if size > most:
+            raise _too_large(size, most, Phrase.FEWER_OR_SHORTER)
+        return overhead
+
+    def encode(self, answer: Answer) -> bytes:
+        """Return the message of an answer."""
+        self.report = compute_report(self._model, self._request, answer)
+        found = scored(answer, self._model, raw=self._raw)
+        message = self._message(found)
+        message.metadata.CopyFrom(_metadata(self.report))
+        return message.SerializeToString()
+
+    def _own_bytes(self) -> int:
+        """Return the most bytes of an answer beside the numbers and the metadata."""
+        raise NotImplementedError
+
+    def _message(self, found: Scored) -> pb.RerankResponse | pb.PredictResponse:
+        raise NotImplementedError
+
+
+class RanksForm(ScoresForm):
+    """The answer of Rerank."""
+
+    def __init__(self, model: ServedModel, request: Request, *, raw: bool, texts: bool) -> None:
+        """Prepare. `texts`: whether the answer has the texts, too."""
+        super().__init__(model, request, raw=raw)
+        self._texts = texts
+
+    def _own_bytes(self) -> int:
+        texts = self._request.size_bytes if self._texts else 0
+        return ROW_BYTES * len(self._request.inputs) + texts
+
+    def _message(self, found: Scored) -> pb.RerankResponse:
+        texts = [each.second for each in self._request.inputs if isinstance(each, Pair)]
+        return pb.RerankResponse(
+            ranks=[
+                pb.Rank(index=at, text=texts[at] if self._texts else None, score=score)
+                for at, score in found.ranks()
+            ]
+        )
+
+
+class LabelsForm(ScoresForm):
+    """The answer of Predict and PredictPair."""
+
+    def _own_bytes(self) -> int:
+        return sum(ROW_BYTES + len(name.encode()) for name in self._model.description.labels)
+
+    def _message(self, found: Scored) -> pb.PredictResponse:
+        [labels] = found.labels(self._model.description.labels)
+        return pb.PredictResponse(
+            predictions=[pb.Prediction(score=score, label=label) for label, score in labels]
+        )
+
+
+def _metadata(report: ComputeReport) -> pb.Metadata:
+    return pb.Metadata(
+        compute_chars=report.characters,
+        compute_tokens=report.tokens,
+        total_time_ns=report.total_ns,
+        tokenization_time_ns=report.tokenization_ns,
+        queue_time_ns=report.queue_ns,
+        inference_time_ns=report.inference_ns,
+    )
 
 
 def packed(numbers: Floats) -> bytes:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from headlight.errors import InvalidInput, Reason
+from headlight.errors import InvalidInput, Phrase, Reason
 from headlight_service.core.models import ServedModel, counted
-from headlight_service.core.requests.request import Request
+from headlight_service.core.requests.request import Input, Pair, Request
 from headlight_service.frontends.grpc.tei import tei_messages as pb
-from headlight_service.frontends.grpc.tei.tei_answers import TokensMessage, VectorForm
+from headlight_service.frontends.grpc.tei.tei_answers import (
+    LabelsForm,
+    RanksForm,
+    ScoresForm,
+    TokensMessage,
+    VectorForm,
+)
 from headlight_service.frontends.grpc.transport.grpc_call import Call
+from headlight_service.frontends.scoring import SCORES, check_scores
 from headlight_service.frontends.tei.tei_requests import (
     TOKEN_VECTORS,
     Direction,
@@ -33,9 +40,7 @@ def decode_embed(
             dimensions=message.dimensions if message.HasField("dimensions") else None,
         )
     with counted(model):
-        direction = DIRECTIONS.get(message.truncation_direction)
-        if direction is None:
-            raise InvalidInput("truncation_direction", Reason.UNKNOWN_DIRECTION)
+        direction = _direction(message)
     request = Request(
         [message.inputs],
         outputs,
@@ -46,6 +51,67 @@ def decode_embed(
         truncation=truncation_of(message.truncate, direction, model),
     )
     return request, VectorForm(model, request)
+
+
+def decode_rerank(
+    message: pb.RerankRequest, model: ServedModel, call: Call
+) -> tuple[Request, RanksForm]:
+    """Return the request of a message to Rerank. Raises InvalidInput."""
+    with counted(model):
+        if not message.texts:
+            raise InvalidInput("texts", Reason.NO_ENTRIES)
+        model.check_items("texts", len(message.texts))
+    inputs: list[Input] = [Pair(message.query, text) for text in message.texts]
+    request = _scores(message, inputs, model, call)
+    return request, RanksForm(model, request, raw=message.raw_scores, texts=message.return_text)
+
+
+def decode_predict(
+    message: pb.PredictRequest | pb.PredictPairRequest, model: ServedModel, call: Call
+) -> tuple[Request, ScoresForm]:
+    """Return the request of a message to Predict or PredictPair. Raises InvalidInput."""
+    with counted(model):
+        check_scores(model)
+        value: Input
+        if isinstance(message, pb.PredictRequest):
+            value = message.inputs
+        elif len(message.inputs) == 2:
+            value = Pair(*message.inputs)
+        else:
+            raise InvalidInput("inputs", Reason.MUST_BE, kind=Phrase.TWO_TEXTS)
+    request = _scores(message, [value], model, call)
+    return request, LabelsForm(model, request, raw=message.raw_scores)
+
+
+def _scores(
+    message: pb.RerankRequest | pb.PredictRequest | pb.PredictPairRequest,
+    inputs: list[Input],
+    model: ServedModel,
+    call: Call,
+) -> Request:
+    with counted(model):
+        truncation = truncation_of(message.truncate, _direction(message), model)
+    return Request(
+        inputs,
+        SCORES,
+        size_bytes=message.ByteSize(),
+        deadline=call.deadline,
+        client=call.client,
+        truncation=truncation,
+    )
+
+
+def _direction(
+    message: pb.EmbedRequest
+    | pb.EmbedAllRequest
+    | pb.RerankRequest
+    | pb.PredictRequest
+    | pb.PredictPairRequest,
+) -> Direction:
+    direction = DIRECTIONS.get(message.truncation_direction)
+    if direction is None:
+        raise InvalidInput("truncation_direction", Reason.UNKNOWN_DIRECTION)
+    return direction
 
 
 def decode_tokenize(

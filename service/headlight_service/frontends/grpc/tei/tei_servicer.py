@@ -9,16 +9,31 @@ from typing import Any, NoReturn
 
 import grpc
 
+from headlight.errors import renamed
+from headlight.interface.scoring import pair_names
+from headlight_service.core.models import ServedModel
 from headlight_service.core.pipeline import Pipeline
+from headlight_service.core.requests.request import Request
 from headlight_service.frontends.grpc.calls.request_stream import OpenStreams, RequestStream
 from headlight_service.frontends.grpc.grpc_status import NotServed
 from headlight_service.frontends.grpc.peer_timeouts import Replies, count_stalled
 from headlight_service.frontends.grpc.tei import tei_messages as pb
-from headlight_service.frontends.grpc.tei.tei_decoding import decode_embed, decode_tokenize
-from headlight_service.frontends.grpc.tei.tei_streams import TokenStream, VectorStream
+from headlight_service.frontends.grpc.tei.tei_answers import ScoresForm, VectorForm
+from headlight_service.frontends.grpc.tei.tei_decoding import (
+    decode_embed,
+    decode_predict,
+    decode_rerank,
+    decode_tokenize,
+)
+from headlight_service.frontends.grpc.tei.tei_streams import LabelStream, TokenStream, VectorStream
 from headlight_service.frontends.grpc.transport.grpc_call import Call
 from headlight_service.frontends.tei.service_info import service_info
-from headlight_service.frontends.tei.tei_requests import NO_DECODING, ONE_TEXT, gives_no
+from headlight_service.frontends.tei.tei_requests import (
+    NO_DECODING,
+    ONE_TEXT,
+    SEVERAL_TEXTS,
+    gives_no,
+)
 
 ONLY_HTTP = ("pooling", "labels", "auto_truncate")  # parts of the description
 MODEL_TYPES = {
@@ -26,6 +41,8 @@ MODEL_TYPES = {
     "rerank": pb.MODEL_TYPE_RERANKER,
     "classify": pb.MODEL_TYPE_CLASSIFIER,
 }
+LABELLING = ("classify", "rerank")  # tasks of models that give labels of a text
+NO_RANK_STREAM = "a ranking needs all texts: call tei.v1.Rerank with them in one message"
 CALLS = {"embed": "tei.v1.Embed", "rerank": "tei.v1.Rerank", "classify": "tei.v1.Predict"}
 
 
@@ -58,6 +75,17 @@ class TeiServicer:
     def EmbedAll(self, request: pb.EmbedAllRequest, call: Call) -> bytes:
         return self._vectors(request, call)
 
+    def Predict(self, request: pb.PredictRequest, call: Call) -> bytes:
+        return self._labels(request, call)
+
+    def PredictPair(self, request: pb.PredictPairRequest, call: Call) -> bytes:
+        return self._labels(request, call)
+
+    def Rerank(self, request: pb.RerankRequest, call: Call) -> bytes:
+        call.edge, model = SEVERAL_TEXTS, self._model_for("ranks", "rerank")
+        with renamed(pair_names(len(request.texts), "texts")):
+            return self._answered(call, model, *decode_rerank(request, model, call))
+
     def Tokenize(self, request: pb.EncodeRequest, call: Call) -> bytes:
         call.edge, model = ONE_TEXT, self._pipeline.models.get()
         wanted, form = decode_tokenize(request, model, call)
@@ -70,6 +98,14 @@ class TeiServicer:
     async def EmbedAllStream(self, requests: AsyncIterator[Any], call: Call) -> None:
         await self._stream(VectorStream, requests, call)
 
+    async def PredictStream(self, requests: AsyncIterator[Any], call: Call) -> None:
+        self._model_for("classes", *LABELLING)
+        await self._stream(LabelStream, requests, call)
+
+    async def PredictPairStream(self, requests: AsyncIterator[Any], call: Call) -> None:
+        self._model_for("classes", *LABELLING)
+        await self._stream(LabelStream, requests, call)
+
     async def TokenizeStream(self, requests: AsyncIterator[Any], call: Call) -> None:
         await self._stream(TokenStream, requests, call)
 
@@ -79,7 +115,15 @@ class TeiServicer:
 
     def _vectors(self, request: pb.EmbedRequest | pb.EmbedAllRequest, call: Call) -> bytes:
         call.edge, model = ONE_TEXT, self._pipeline.models.get()
-        wanted, form = decode_embed(request, model, call)
+        return self._answered(call, model, *decode_embed(request, model, call))
+
+    def _labels(self, request: pb.PredictRequest | pb.PredictPairRequest, call: Call) -> bytes:
+        call.edge, model = ONE_TEXT, self._model_for("classes", *LABELLING)
+        return self._answered(call, model, *decode_predict(request, model, call))
+
+    def _answered(
+        self, call: Call, model: ServedModel, wanted: Request, form: VectorForm | ScoresForm
+    ) -> bytes:
         handle = self._pipeline.submit(
             wanted, form, trace=call.trace, may_compute=True, when_gone=call.when_gone
         )
@@ -95,25 +139,30 @@ class TeiServicer:
         stream = kind(self._pipeline, call, self._stall_seconds)
         await self._streams.serve(stream, requests, call)
 
+    def _model_for(self, what: str, *tasks: str) -> ServedModel:
+        """Return the model. Raises NotServed: it has none of these tasks, and gives no `what`."""
+        model = self._pipeline.models.get()
+        if model.description.task not in tasks:
+            raise _gives_no(model, what)
+        return model
+
     # The methods below need another model, or a part that the service does not have.
 
-    def _refuse(self, what: str) -> NoReturn:
-        model = self._pipeline.models.get().description
-        raise NotServed(gives_no(model, what, CALLS), grpc.StatusCode.FAILED_PRECONDITION)
-
     def _no_sparse(self, request: Any, call: Call) -> NoReturn:
-        self._refuse("sparse vectors")
+        raise _gives_no(self._pipeline.models.get(), "sparse vectors")
 
-    def _no_classes(self, request: Any, call: Call) -> NoReturn:
-        self._refuse("classes")
-
-    def _no_ranks(self, request: Any, call: Call) -> NoReturn:
-        self._refuse("ranks")
+    def _no_rank_stream(self, request: Any, call: Call) -> NoReturn:
+        self._model_for("ranks", "rerank")
+        raise NotServed(NO_RANK_STREAM)
 
     def _no_decoding(self, request: Any, call: Call) -> NoReturn:
         raise NotServed(NO_DECODING)
 
     EmbedSparse = EmbedSparseStream = _no_sparse
-    Predict = PredictPair = PredictStream = PredictPairStream = _no_classes
-    Rerank = RerankStream = _no_ranks
+    RerankStream = _no_rank_stream
     Decode = DecodeStream = _no_decoding
+
+
+def _gives_no(model: ServedModel, what: str) -> NotServed:
+    problem = gives_no(model.description, what, CALLS)
+    return NotServed(problem, grpc.StatusCode.FAILED_PRECONDITION)

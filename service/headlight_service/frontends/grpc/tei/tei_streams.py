@@ -12,7 +12,11 @@ from headlight_service.core.requests.answer import Answer
 from headlight_service.frontends.grpc.calls.request_stream import Decoded, RequestStream
 from headlight_service.frontends.grpc.grpc_status import Refusal
 from headlight_service.frontends.grpc.tei import tei_messages as pb
-from headlight_service.frontends.grpc.tei.tei_decoding import decode_embed, decode_tokenize
+from headlight_service.frontends.grpc.tei.tei_decoding import (
+    decode_embed,
+    decode_predict,
+    decode_tokenize,
+)
 
 
 class VectorStream(RequestStream[Message, Message]):
@@ -28,6 +32,23 @@ class VectorStream(RequestStream[Message, Message]):
 
         def messages(answer: Answer) -> Iterator[Message]:
             yield response.FromString(form.encode(answer))
+
+        return Decoded(decoded, form, messages)
+
+    def failed(self, request: Message, refused: Refusal) -> None:
+        return None
+
+
+class LabelStream(RequestStream[Message, pb.PredictResponse]):
+    """PredictStream or PredictPairStream."""
+
+    ordered = True
+
+    def decode(self, request: Any) -> Decoded[pb.PredictResponse]:
+        decoded, form = decode_predict(request, self._pipeline.models.get(), self._call)
+
+        def messages(answer: Answer) -> Iterator[pb.PredictResponse]:
+            yield pb.PredictResponse.FromString(form.encode(answer))
 
         return Decoded(decoded, form, messages)
 

@@ -9,8 +9,9 @@ from headlight_service.frontends.http.dialects import (
     home_page,
     openai,
     probes,
+    rerank,
     tei,
     weaviate,
 )
 
-ALL = (openai, contract_api, tei, weaviate, home_page, api_docs, probes)
+ALL = (openai, contract_api, tei, rerank, weaviate, home_page, api_docs, probes)

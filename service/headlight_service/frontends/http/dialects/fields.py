@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from headlight.errors import InvalidInput, Phrase, Reason
+from headlight.errors import InvalidInput, NotFound, Phrase, Reason
 from headlight.spec import PooledSpec
+from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.request import VECTORS, OutputSpec
+from headlight_service.frontends.http.exchange import Exchange
 
 REMEMBERED = 64  # resolved output specs, one for each number of dimensions
 
@@ -18,6 +20,17 @@ def optional(body: dict[str, Any], name: str, kind: type, named: Phrase) -> Any:
     if value is not None and type(value) is not kind:
         raise InvalidInput(name, Reason.MUST_BE_OR_NULL, kind=named)
     return value
+
+
+def requested_model(exchange: Exchange, body: dict[str, Any]) -> ServedModel:
+    """Return the model that a body names; of another name, with `--any-model-name`, the default."""
+    models = exchange.door.pipeline.models
+    try:
+        return models.get(optional(body, "model", str, Phrase.TEXT) or "")
+    except NotFound:
+        if exchange.door.options.any_model_name:
+            return models.get()
+        raise
 
 
 @functools.lru_cache(REMEMBERED)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headlight.errors import Code, InvalidInput, NotFound, Phrase, Reason
+from headlight.errors import Code, InvalidInput, Phrase, Reason
 from headlight.refusals import Edge
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, Request
-from headlight_service.frontends.http.dialects.fields import optional, outputs_of
+from headlight_service.frontends.http.dialects.fields import (
+    optional,
+    outputs_of,
+    requested_model,
+)
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Refusal
@@ -103,7 +107,7 @@ async def _embeddings(exchange: Exchange) -> Response:
 
 def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request, str]:
     """Return the model, the request and the form of the vectors."""
-    model = _requested_model(exchange, optional(body, "model", str, Phrase.TEXT) or "")
+    model = requested_model(exchange, body)
     with counted(model):
         form = optional(body, "encoding_format", str, Phrase.FLOAT_OR_BASE64) or "float"
         if form not in ("float", "base64"):
@@ -119,17 +123,6 @@ def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Req
             truncation=_truncation(optional(body, "truncate", str, Phrase.ENDS)),
         )
     return model, request, form
-
-
-def _requested_model(exchange: Exchange, name: str) -> ServedModel:
-    """Return the model of this name; else, with `--any-model-name`, the default one."""
-    models = exchange.door.pipeline.models
-    try:
-        return models.get(name)
-    except NotFound:
-        if exchange.door.options.any_model_name:
-            return models.get()
-        raise
 
 
 def _truncation(name: str | None) -> Truncation | None:

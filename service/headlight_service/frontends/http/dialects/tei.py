@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from array import array
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
 from headlight.errors import Code, InvalidInput, Phrase, Reason, renamed
+from headlight.interface.scoring import pair_names
 from headlight.refusals import Path
 from headlight.runtime.tokenization.input_checks import too_many_tokens
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
-from headlight_service.core.requests.request import Input, OutputSpec, Request, TokenIds
+from headlight_service.core.requests.request import (
+    Input,
+    OutputSpec,
+    Pair,
+    Request,
+    TokenIds,
+)
+from headlight_service.frontends.http.dialects import rerank
 from headlight_service.frontends.http.dialects.fields import optional
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Headers, Refusal, refused
 from headlight_service.frontends.http.json_answers import JsonForm, lists_of
+from headlight_service.frontends.scoring import SCORES, check_scores, scored
 from headlight_service.frontends.tei.service_info import compute_report, service_info
 from headlight_service.frontends.tei.tei_requests import (
     NO_DECODING,
@@ -34,7 +42,7 @@ from headlight_service.frontends.tei.token_lists import TokenLists
 
 PROTOCOL = "tei"
 EDGE = SEVERAL_TEXTS
-_Answer = Callable[[Exchange, ServedModel, Request], Awaitable[Response]]
+_Answer = Callable[[Exchange], Awaitable[Response]]
 DIRECTIONS: dict[str, Direction] = {
     "Left": "left",
     "left": "left",
@@ -52,11 +60,10 @@ ERRORS: dict[Code | None, tuple[int, str]] = {
 TYPES = {424: "Backend", 429: "Overloaded", 501: "Backend", 503: "Unhealthy"}
 MODEL_TYPES = {"embed": "embedding", "rerank": "reranker", "classify": "classifier"}
 CALLS = {"embed": "POST /embed", "rerank": "POST /rerank", "classify": "POST /predict"}  # by task
-OTHER_TASKS = {"/embed_sparse": "sparse vectors", "/predict": "classes", "/rerank": "ranks"}
 
 
 def routes(door: Door) -> list[Route]:
-    """Return the routes. POST / and /invocations decide by the shape of `inputs`."""
+    """Return the routes. POST / and /invocations decide by the model, and by the shape of `inputs`."""
     return [
         Route("POST", "/", _any),
         Route("POST", "/invocations", _any),
@@ -65,10 +72,9 @@ def routes(door: Door) -> list[Route]:
         Route("POST", "/similarity", _similarity),
         Route("POST", "/tokenize", _tokenize),
         Route("GET", "/info", _info),
-        *(
-            Route("POST", path, functools.partial(_refuse_task, what))
-            for path, what in OTHER_TASKS.items()
-        ),
+        Route("POST", "/rerank", _rerank),
+        Route("POST", "/predict", _predict),
+        Route("POST", "/embed_sparse", _refuse_sparse),
         Route("POST", "/decode", _refuse_decoding),
     ]
 
@@ -86,14 +92,19 @@ def encode_error(refusal: Refusal) -> Response:
 
 
 async def _any(exchange: Exchange) -> Response:
-    answer, model, request = await exchange.decoded(_any_request)
-    return await answer(exchange, model, request)
+    task = exchange.door.pipeline.models.get().description.task
+    if task != "embed":
+        return await (_rerank if task == "rerank" else _predict)(exchange)
+    answer = await exchange.decoded(_any_request)
+    return await answer(exchange)
 
 
-def _any_request(exchange: Exchange, body: dict[str, Any]) -> tuple[_Answer, ServedModel, Request]:
+def _any_request(exchange: Exchange, body: dict[str, Any]) -> _Answer:
     if isinstance(body.get("inputs"), dict):
-        return (_similarities, *_similarity_request(exchange, body))
-    return (_embeddings, *_embed_request(exchange, body))
+        model, request = _similarity_request(exchange, body)
+        return lambda exchange: _similarities(exchange, model, request)
+    model, request = _embed_request(exchange, body)
+    return lambda exchange: _embeddings(exchange, model, request)
 
 
 async def _embed(exchange: Exchange) -> Response:
@@ -101,7 +112,7 @@ async def _embed(exchange: Exchange) -> Response:
 
 
 async def _embeddings(exchange: Exchange, model: ServedModel, request: Request) -> Response:
-    answer, headers = await _vectors(exchange, model, request)
+    answer, headers = await _answered(exchange, model, request)
     [vectors] = answer.pooled()
     return await exchange.encoded(
         lambda: json_response(lists_of(vectors), headers=headers), answer.prepared.data_bytes
@@ -123,7 +134,7 @@ def _embed_request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedMode
 
 async def _embed_all(exchange: Exchange) -> Response:
     model, request = await exchange.decoded(_embed_all_request)
-    answer, headers = await _vectors(exchange, model, request)
+    answer, headers = await _answered(exchange, model, request)
     tokens = [result["tokens"] for result in answer.results]
     return await exchange.encoded(
         lambda: json_response([*map(lists_of, tokens)], headers=headers), answer.prepared.data_bytes
@@ -142,7 +153,7 @@ async def _similarity(exchange: Exchange) -> Response:
 
 async def _similarities(exchange: Exchange, model: ServedModel, request: Request) -> Response:
     with renamed(_names(len(request.inputs) - 1)):
-        answer, headers = await _vectors(exchange, model, request)
+        answer, headers = await _answered(exchange, model, request)
     [vectors] = answer.pooled()
     similar = vectors[1:] @ vectors[0]
     return await exchange.encoded(
@@ -218,9 +229,92 @@ async def _info(exchange: Exchange) -> Response:
     return json_response({**told, **names, **unknown})
 
 
-async def _refuse_task(what: str, exchange: Exchange) -> NoReturn:
+async def _rerank(exchange: Exchange) -> Response:
+    _check_task(exchange, "ranks", "rerank")
+    answer = await exchange.decoded(_rerank_request)
+    return await answer(exchange)
+
+
+def _rerank_request(exchange: Exchange, body: dict[str, Any]) -> _Answer:
+    """Return what ranks `documents` in the form of other tools, or `texts` in TEI's."""
+    if "documents" in body:
+        return rerank.decode(exchange, body).respond
+    model = exchange.door.pipeline.models.get()
+    with counted(model):
+        query, texts = body.get("query"), body.get("texts")
+        if type(query) is not str:
+            raise InvalidInput("query", Reason.MUST_BE, kind=Phrase.TEXT)
+        if not isinstance(texts, list) or not all(type(each) is str for each in texts):
+            raise InvalidInput("texts", Reason.MUST_BE, kind=Phrase.TEXTS)
+        if not texts:
+            raise InvalidInput("texts", Reason.EMPTY_TEXT)
+        model.check_items("texts", len(texts))
+        request = _request(model, [Pair(query, each) for each in texts], SCORES, body)
+        raw = _flag(body, "raw_scores")
+        with_text = _flag(body, "return_text")
+
+    async def respond(exchange: Exchange) -> Response:
+        with renamed(pair_names(len(texts), "texts")):
+            answer, headers = await _answered(exchange, model, request)
+        ranks = [
+            {"index": at, **({"text": texts[at]} if with_text else {}), "score": score}
+            for at, score in scored(answer, model, raw=raw).ranks()
+        ]
+        return await exchange.encoded(
+            lambda: json_response(ranks, headers=headers), len(exchange.body)
+        )
+
+    return respond
+
+
+async def _predict(exchange: Exchange) -> Response:
+    _check_task(exchange, "classes", "classify", "rerank")
+    model, request, raw, several = await exchange.decoded(_predict_request)
+    answer, headers = await _answered(exchange, model, request)
+    found = [
+        [{"score": score, "label": label} for label, score in labels]
+        for labels in scored(answer, model, raw=raw).labels(model.description.labels)
+    ]
+    return json_response(found if several else found[0], headers=headers)
+
+
+def _predict_request(
+    exchange: Exchange, body: dict[str, Any]
+) -> tuple[ServedModel, Request, bool, bool]:
+    """Return the model, the request, whether scores are raw, and whether it is a list of inputs."""
+    model = exchange.door.pipeline.models.get()
+    with counted(model):
+        check_scores(model)
+        value = body.get("inputs")
+        several = isinstance(value, list) and bool(value) and isinstance(value[0], list)
+        values = value if isinstance(value, list) and several else [value]
+        model.check_items("inputs", len(values))
+        inputs = [_texts(f"inputs[{at}]", each) for at, each in enumerate(values)]
+        request = _request(model, inputs, SCORES, body)
+        return model, request, _flag(body, "raw_scores"), several
+
+
+def _texts(field: str, value: Any) -> Input:
+    """Return one input to classify: a text, a list of it, or a list of the two of a pair."""
+    texts = [value] if isinstance(value, str) else value
+    if (
+        not isinstance(texts, list)
+        or len(texts) not in (1, 2)
+        or not all(type(each) is str for each in texts)
+    ):
+        raise InvalidInput(field, Reason.MUST_BE, kind=Phrase.ONE_OR_TWO_TEXTS)
+    return texts[0] if len(texts) == 1 else Pair(*texts)
+
+
+def _check_task(exchange: Exchange, what: str, *tasks: str) -> None:
     model = exchange.door.pipeline.models.get().description
-    raise refused(424, gives_no(model, what, CALLS))
+    if model.task not in tasks:
+        raise refused(424, gives_no(model, what, CALLS))
+
+
+async def _refuse_sparse(exchange: Exchange) -> NoReturn:
+    model = exchange.door.pipeline.models.get().description
+    raise refused(424, gives_no(model, "sparse vectors", CALLS))
 
 
 async def _refuse_decoding(exchange: Exchange) -> NoReturn:
@@ -230,7 +324,7 @@ async def _refuse_decoding(exchange: Exchange) -> NoReturn:
 def _request(
     model: ServedModel, inputs: list[Input], outputs: OutputSpec, parameters: dict[str, Any]
 ) -> Request:
-    """Return a request for vectors; `parameters` has its options."""
+    """Return a request; `parameters` has its options."""
     return Request(
         inputs,
         outputs,
@@ -243,12 +337,16 @@ def _request(
     )
 
 
-async def _vectors(
+async def _answered(
     exchange: Exchange, model: ServedModel, request: Request
 ) -> tuple[Answer, Headers]:
-    """Return the answer to a request for vectors, and its headers."""
+    """Return the answer to a request, and its headers."""
     answer = await exchange.submit(request, JsonForm(model.limits))
     return answer, tuple(compute_report(model, request, answer).headers().items())
+
+
+def _flag(body: dict[str, Any], name: str) -> bool:
+    return bool(optional(body, name, bool, Phrase.TRUE_OR_FALSE))
 
 
 def _direction(name: str | None) -> Direction | None:

@@ -1,0 +1,202 @@
+"""Documents ranked and texts classified over HTTP, in the form of each dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headlight.runtime import Runtime
+from tests import scorers
+from tests.service.frontends.http.http_service import HttpService, http_service
+from tests.service.frontends.http.test_tei import refused
+
+QUERY = "what is red"
+DOCUMENTS = ["red", "a planet, and more of it", "x" * 60, "green"]
+BODY: dict[str, Any] = {"query": QUERY, "documents": DOCUMENTS}
+PATHS = ("/rerank", "/v1/rerank", "/v2/rerank", "/v3/rerank")
+
+
+@pytest.fixture(scope="module")
+def ranking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    with Runtime(scorers.bundle(tmp_path_factory, "reranker"), threads=1) as runtime:
+        yield runtime
+
+
+@pytest.fixture(scope="module")
+def service(ranking: Runtime) -> Iterator[HttpService]:
+    with http_service(ranking, max_request_tokens=400) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def classifying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    with Runtime(scorers.bundle(tmp_path_factory, "classifier"), threads=1) as runtime:
+        yield runtime
+
+
+def test_texts_are_ranked_in_teis_form(service: HttpService, ranking: Runtime) -> None:
+    expected = ranking.rerank(QUERY, DOCUMENTS)
+    body = {"query": QUERY, "texts": DOCUMENTS, "truncate": True}
+    for path in ("/rerank", "/", "/invocations"):
+        reply = service.ask(path, body)
+        assert reply.status == 200, reply.body
+        assert [each["index"] for each in reply.json] == [each.index for each in expected]
+        scores = [each["score"] for each in reply.json]
+        np.testing.assert_allclose(scores, [each.score for each in expected], atol=1e-6)
+        assert all(set(each) == {"index", "score"} for each in reply.json)
+    assert int(reply.headers["x-compute-characters"]) == sum(map(len, DOCUMENTS)) + 4 * len(QUERY)
+    raw = service.ask("/rerank", body | {"raw_scores": True, "return_text": True}).json
+    np.testing.assert_allclose(
+        [each["score"] for each in raw], [each.logit for each in expected], atol=1e-5
+    )
+    assert [each["text"] for each in raw] == [each.document for each in expected]
+
+
+def test_the_side_that_is_cut_decides(service: HttpService, ranking: Runtime) -> None:
+    body = {"query": QUERY, "texts": DOCUMENTS[2:3], "truncate": True, "raw_scores": True}
+    left = service.ask("/rerank", body | {"truncation_direction": "Left"}).json
+    [expected] = ranking.rerank(QUERY, DOCUMENTS[2:3], truncate="start")
+    assert left[0]["score"] == pytest.approx(expected.logit, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "kind", "message"),
+    [
+        ({"texts": []}, 400, "Empty", "texts: is empty"),
+        ({"texts": ["a", ""]}, 400, "Empty", "texts[1]: is empty"),
+        ({"query": ""}, 400, "Empty", "query: is empty"),
+        ({"query": None}, 422, "Validation", "query: must be a text"),
+        ({"texts": ["a", 1]}, 422, "Validation", "texts: must be a list of texts"),
+        ({"texts": ["a", "b" * 60]}, 422, "Validation", "texts[1]: has 72 tokens"),
+        ({"texts": ["a"] * 2049}, 422, "Validation", "texts: has 2049 entries"),
+        ({"raw_scores": 1}, 422, "Validation", "raw_scores: must be true or false"),
+    ],
+)
+def test_what_tei_refuses_is_named(
+    service: HttpService, change: dict[str, Any], status: int, kind: str, message: str
+) -> None:
+    reply = service.ask("/rerank", {"query": QUERY, "texts": ["a"], **change})
+    assert refused(reply, status, kind).startswith(message)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_documents_are_ranked_in_one_form_for_all(
+    service: HttpService, ranking: Runtime, path: str
+) -> None:
+    expected = ranking.rerank(QUERY, DOCUMENTS, top_n=2)
+    body = BODY | {"model": service.model.name, "top_n": 2, "unknown": 1}
+    found = service.ask(path, body | {"documents": [{"text": DOCUMENTS[0]}, *DOCUMENTS[1:]]}).json
+    assert [each["index"] for each in found["results"]] == [each.index for each in expected]
+    scores = [each["relevance_score"] for each in found["results"]]
+    np.testing.assert_allclose(scores, [each.score for each in expected], atol=1e-6)
+    assert "document" not in found["results"][0]
+    assert (found["object"], found["model"]) == ("rerank", service.model.name)
+    assert found["usage"]["total_tokens"] == found["meta"]["tokens"]["input_tokens"] > 40
+    assert found["meta"]["api_version"] == {"version": "2" if path == "/v2/rerank" else "1"}
+    raw = service.ask(path, body | {"return_documents": True, "use_activation": False}).json
+    assert raw["results"][0]["document"] == {"text": expected[0].document}
+    assert raw["results"][0]["relevance_score"] == pytest.approx(expected[0].logit, abs=1e-5)
+
+
+def test_weaviate_has_scores_in_the_order_of_its_documents(
+    service: HttpService, ranking: Runtime
+) -> None:
+    expected = {each.document: each.score for each in ranking.rerank(QUERY, DOCUMENTS)}
+    scores = service.ask("/rerank", BODY | {"property": ""}).json["scores"]
+    assert [each["document"] for each in scores] == DOCUMENTS
+    for each in scores:
+        assert each["score"] == pytest.approx(expected[each["document"]], abs=1e-6)
+
+
+def test_a_thousand_documents_are_split_by_the_service(
+    service: HttpService, ranking: Runtime
+) -> None:
+    """They have fifty times the tokens that a request may have for other outputs."""
+    documents = [f"{at:03} of them" for at in range(1000)]
+    expected = ranking.rerank(QUERY, documents, top_n=5)
+    found = service.ask("/v2/rerank", {"query": QUERY, "documents": documents}).json
+    assert len({each["index"] for each in found["results"]}) == 1000
+    one = len("whatisred") + len("000ofthem") + 3  # a character is a token, a space is none
+    assert found["usage"]["total_tokens"] == 1000 * one
+    best = [each["relevance_score"] for each in found["results"][:5]]
+    np.testing.assert_allclose(best, [each.score for each in expected], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"documents": []}, "documents: is empty"),
+        ({"documents": "a"}, "documents: must be a list of texts, or of objects"),
+        ({"documents": ["a", {"title": "b"}]}, "documents[1]: must be a text, or an object"),
+        ({"documents": ["a", ""]}, "documents[1]: is empty"),
+        ({"query": ["a"]}, "query: must be a text"),
+        ({"top_n": -1}, "top_n: must be a whole number from 0"),
+        ({"instruction": "Find"}, "instruction: is not applied"),
+        ({"rank_fields": ["title", "text"]}, "rank_fields: is not applied"),
+        ({"model": "rerank-v3.5"}, "model: "),
+    ],
+)
+def test_what_cannot_be_ranked_is_named(
+    service: HttpService, change: dict[str, Any], message: str
+) -> None:
+    reply = service.ask("/v1/rerank", BODY | change)
+    assert reply.status == (404 if "model" in change else 400), reply.body
+    assert reply.json["message"].startswith(message)
+    assert reply.json["error"]["message"] == reply.json["message"]
+
+
+def test_another_name_of_the_model_is_answered_if_the_service_is_told_so(ranking: Runtime) -> None:
+    with http_service(ranking, any_model_name=True) as service:
+        assert service.ask("/v2/rerank", BODY | {"model": "rerank-v3.5"}).status == 200
+
+
+def test_texts_and_pairs_are_classified_in_teis_form(classifying: Runtime) -> None:
+    inputs = ["a text", ("a text", "and another")]
+    expected = classifying.classify(inputs)
+    alone, pair = [[(each.label, each.score) for each in labels] for labels in expected]
+
+    def labels(found: list[dict[str, Any]]) -> list[tuple[str, Any]]:
+        return [(each["label"], pytest.approx(each["score"], abs=1e-6)) for each in found]
+
+    with http_service(classifying) as service:
+        for path in ("/predict", "/"):
+            for value, own in (
+                ("a text", alone),
+                (["a text"], alone),
+                (["a text", "and another"], pair),
+            ):
+                assert labels(service.ask(path, {"inputs": value}).json) == own
+            several = service.ask(path, {"inputs": [["a text"], [*inputs[1]]]}).json
+            assert [labels(each) for each in several] == [alone, pair]
+        raw = service.ask("/predict", {"inputs": "a text", "raw_scores": True}).json
+        assert raw[0]["score"] == pytest.approx(expected[0][0].logit, abs=1e-5)
+        for value, message in (
+            ([], "inputs[0]: must be a text, or a list of one or two texts"),
+            ([["a"], ["a", "b", "c"]], "inputs[1]: must be a text, or a list of one or two texts"),
+            ([["a"], [""]], "inputs[1]: is empty"),
+        ):
+            reply = service.ask("/predict", {"inputs": value})
+            assert reply.json["error"].startswith(message), reply.body
+        reply = service.ask("/rerank", {"query": "a", "texts": ["b"]})
+        assert refused(reply, 424, "Backend").endswith("call POST /predict")
+        reply = service.ask("/v1/rerank", BODY)
+        assert reply.json["message"].startswith("model: gives 3 scores, and reranking takes one")
+
+
+def test_tokens_are_not_classified_as_texts(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with (
+        Runtime(scorers.bundle(tmp_path_factory, "tagger"), threads=1) as runtime,
+        http_service(runtime) as service,
+    ):
+        reply = service.ask("/predict", {"inputs": "a text"})
+        assert refused(reply, 422, "Validation").startswith("model: has scores of each token")
+
+
+def test_a_model_for_vectors_ranks_nothing() -> None:
+    with http_service() as service:
+        reply = service.ask("/v1/rerank", BODY)
+        assert (reply.status, reply.json["error"]["param"]) == (400, "model")
+        assert "this model gives no scores" in reply.json["message"]

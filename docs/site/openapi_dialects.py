@@ -143,6 +143,16 @@ EMBED = {
     "dimensions": DIMENSIONS,
     "encoding_format": {"enum": ["float", None]},
 }
+SCORING = {
+    **{name: PARAMETERS[name] for name in ("truncate", "truncation_direction")},
+    "raw_scores": _optional("boolean", "Whether scores are logits. Absent: false."),
+}
+ONE_OR_PAIR = _list(TEXT, minItems=1, maxItems=2)
+LABELLED = _list(_answer(score=NUMBER, label=TEXT))
+LABELS = _answer(
+    id2label={"type": "object", "additionalProperties": TEXT},
+    label2id={"type": "object", "additionalProperties": COUNT},
+)
 SENTENCES = _object(("source_sentence", "sentences"), source_sentence=TEXT, sentences=_list(TEXT))
 TEI = {
     "TeiEmbedRequest": _object(("inputs",), inputs=INPUTS, **EMBED),
@@ -152,6 +162,32 @@ TEI = {
         inputs=SENTENCES,
         parameters={"type": ["object", "null"], "properties": PARAMETERS},
     ),
+    "TeiRerankRequest": _object(
+        ("query", "texts"),
+        query=TEXT,
+        texts=_list(TEXT, minItems=1),
+        return_text=_optional("boolean", "Absent: false."),
+        **SCORING,
+    ),
+    "TeiRanks": _list(
+        {
+            **_object(("index", "score"), index=COUNT, score=NUMBER, text=TEXT),
+            "additionalProperties": False,
+        },
+        description="The best first.",
+    ),
+    "TeiPredictRequest": _object(
+        ("inputs",),
+        inputs={
+            "anyOf": [TEXT, ONE_OR_PAIR, _list(ONE_OR_PAIR, minItems=1)],
+            "description": "A text, a list of it, a pair as a list of two, or a list of such.",
+        },
+        **SCORING,
+    ),
+    "TeiLabels": {
+        "anyOf": [LABELLED, _list(LABELLED)],
+        "description": "All labels of an input, the likeliest first; of a list of lists, of each.",
+    },
     "TeiTokenizeRequest": _object(
         ("inputs",),
         inputs={"anyOf": [TEXT, _list(TEXT, minItems=1)]},
@@ -177,7 +213,13 @@ TEI = {
         model_id=TEXT,
         model_sha=TEXT,
         model_dtype=TEXT,
-        model_type=_answer(embedding=_answer(pooling=TEXT)),
+        model_type={
+            "anyOf": [
+                _answer(embedding=_answer(pooling=TEXT)),
+                _answer(reranker=LABELS),
+                _answer(classifier=LABELS),
+            ]
+        },
         served_model_name=TEXT,
         max_concurrent_requests=COUNT,
         max_input_length=COUNT,
@@ -196,6 +238,46 @@ TEI = {
     ),
 }
 
+RERANK = {
+    "RerankRequest": _object(
+        ("query", "documents"),
+        query=TEXT,
+        documents=_list({"anyOf": [TEXT, _object(("text",), text=TEXT)]}, minItems=1),
+        model=_optional("string", "A name of the model. Absent or empty: the default model."),
+        top_n=_optional("integer", "The best that are returned. Absent or 0: all.", minimum=0),
+        return_documents=_optional("boolean", "Absent: false."),
+        raw_scores=_optional("boolean", "Whether scores are logits. Absent: false."),
+        use_activation=_optional("boolean", "False: the same as raw_scores. Absent: true."),
+        property=_optional("string", "Of Weaviate: the answer has `scores`, too."),
+    ),
+    "Ranking": {
+        **_object(
+            ("id", "object", "model", "results", "usage", "meta"),
+            id=TEXT,
+            object=_only("rerank"),
+            model=TEXT,
+            results=_list(
+                {
+                    **_object(
+                        ("index", "relevance_score"),
+                        index=COUNT,
+                        relevance_score=NUMBER,
+                        document=_answer(text=TEXT),
+                    ),
+                    "additionalProperties": False,
+                },
+                description="The best first.",
+            ),
+            usage=_answer(prompt_tokens=COUNT, total_tokens=COUNT),
+            meta=_answer(api_version=_answer(version=TEXT), tokens=_answer(input_tokens=COUNT)),
+            scores=_list(
+                _answer(document=TEXT, score=NUMBER),
+                description="For Weaviate: in the order of the documents.",
+            ),
+        ),
+        "additionalProperties": False,
+    },
+}
 WEAVIATE = {
     "WeaviateRequest": _object(
         (),
@@ -220,11 +302,27 @@ WEAVIATE = {
     "WeaviateMeta": _answer(model=TEXT, version=TEXT, sha256=TEXT, max_length=COUNT, pooling=TEXT),
     "WeaviateError": _answer(error=TEXT),
 }
-SCHEMAS: Mapping[str, Schema] = OPENAI | TEI | WEAVIATE
+SCHEMAS: Mapping[str, Schema] = OPENAI | TEI | RERANK | WEAVIATE
 
 
-EMBED_BY_SHAPE = {"anyOf": [ref("TeiEmbedRequest"), ref("TeiSimilarityRequest")]}
-BY_SHAPE = {"anyOf": [ref("TeiVectors"), ref("TeiSimilarities")]}
+RANKED_BY_SHAPE = {"anyOf": [ref("TeiRerankRequest"), ref("RerankRequest")]}
+RANKS_BY_SHAPE = {"anyOf": [ref("TeiRanks"), ref("Ranking")]}
+ASKED_BY_SHAPE = {
+    "anyOf": [
+        ref("TeiEmbedRequest"),
+        ref("TeiSimilarityRequest"),
+        *RANKED_BY_SHAPE["anyOf"],
+        ref("TeiPredictRequest"),
+    ]
+}
+BY_SHAPE = {
+    "anyOf": [
+        ref("TeiVectors"),
+        ref("TeiSimilarities"),
+        *RANKS_BY_SHAPE["anyOf"],
+        ref("TeiLabels"),
+    ]
+}
 PAGE = {"type": "string", "contentMediaType": "text/html"}
 # The tag of the dialect, its schema of errors, and its operations by path and method.
 DIALECTS: Mapping[str, tuple[str, Mapping[tuple[str, str], Operation]]] = {
@@ -268,21 +366,27 @@ DIALECTS: Mapping[str, tuple[str, Mapping[tuple[str, str], Operation]]] = {
             ),
             ("/", "post"): Operation(
                 "teiRoot",
-                "Vectors or similarity, by the shape of inputs",
-                EMBED_BY_SHAPE,
+                "Vectors or similarity, ranks or labels, by the model and the body",
+                ASKED_BY_SHAPE,
                 {200: BY_SHAPE},
             ),
             ("/invocations", "post"): Operation(
-                "teiInvocations", "The same as POST /", EMBED_BY_SHAPE, {200: BY_SHAPE}
+                "teiInvocations", "The same as POST /", ASKED_BY_SHAPE, {200: BY_SHAPE}
             ),
             ("/info", "get"): Operation(
                 "teiInfo", "The model and its limits", answers={200: ref("TeiInfo")}
             ),
             ("/predict", "post"): Operation(
-                "teiPredict", "Refused: no model here classifies", {}, always=424
+                "teiPredict",
+                "Labels of texts and pairs; 424: the model gives none",
+                ref("TeiPredictRequest"),
+                {200: ref("TeiLabels")},
             ),
             ("/rerank", "post"): Operation(
-                "teiRerank", "Refused: no model here ranks", {}, always=424
+                "teiRerank",
+                "Texts or documents by their score for a query; 424: the model ranks none",
+                RANKED_BY_SHAPE,
+                {200: RANKS_BY_SHAPE},
             ),
             ("/embed_sparse", "post"): Operation(
                 "teiEmbedSparse", "Refused: no vector here is sparse", {}, always=424
@@ -290,6 +394,22 @@ DIALECTS: Mapping[str, tuple[str, Mapping[tuple[str, str], Operation]]] = {
             ("/decode", "post"): Operation(
                 "teiDecode", "Refused: ids are not decoded", {}, always=501
             ),
+        },
+    ),
+    "Rerank": (
+        "OpenAIError",
+        {
+            (f"/v{version}/rerank", "post"): Operation(
+                f"rerankV{version}",
+                f"Documents by their score for a query, as {who} takes them",
+                ref("RerankRequest"),
+                {200: ref("Ranking")},
+            )
+            for version, who in (
+                (1, "Cohere's v1, Jina or vLLM"),
+                (2, "Cohere's v2 or vLLM"),
+                (3, "OpenVINO Model Server"),
+            )
         },
     ),
     "Weaviate": (

@@ -20,7 +20,7 @@ from headlight_service.core.requests.request import (
     Request,
     TokenIds,
 )
-from headlight_service.frontends.http.dialects import rerank
+from headlight_service.frontends.http.dialects import ranked_documents
 from headlight_service.frontends.http.dialects.fields import optional
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
@@ -63,7 +63,7 @@ CALLS = {"embed": "POST /embed", "rerank": "POST /rerank", "classify": "POST /pr
 
 
 def routes(door: Door) -> list[Route]:
-    """Return the routes. POST / and /invocations decide by the model, and by the shape of `inputs`."""
+    """Return the routes. POST / and /invocations decide by the model, then by `inputs`."""
     return [
         Route("POST", "/", _any),
         Route("POST", "/invocations", _any),
@@ -238,7 +238,7 @@ async def _rerank(exchange: Exchange) -> Response:
 def _rerank_request(exchange: Exchange, body: dict[str, Any]) -> _Answer:
     """Return what ranks `documents` in the form of other tools, or `texts` in TEI's."""
     if "documents" in body:
-        return rerank.decode(exchange, body).respond
+        return ranked_documents.decode(exchange, body).respond
     model = exchange.door.pipeline.models.get()
     with counted(model):
         query, texts = body.get("query"), body.get("texts")

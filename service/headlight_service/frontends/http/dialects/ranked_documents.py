@@ -1,0 +1,126 @@
+"""Bodies with `documents`: ranked as by Cohere, Jina, vLLM, OVMS and infinity.
+
+Their bodies differ in options, and their answers in what stands around `results`: one answer has
+what all of them read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from headlight.errors import InvalidInput, Phrase, Reason, renamed
+from headlight.interface.scoring import pair_names
+from headlight_service.core.models import ServedModel, counted
+from headlight_service.core.requests.answer import Answer
+from headlight_service.core.requests.request import Pair, Request
+from headlight_service.frontends.http.dialects.fields import optional, requested_model
+from headlight_service.frontends.http.exchange import Exchange, Response, json_response
+from headlight_service.frontends.http.json_answers import JsonForm
+from headlight_service.frontends.scoring import SCORES, check_ranks, scored
+
+VERSIONS = {"/v2/rerank": "2"}  # of Cohere's API, by path; else 1
+
+
+class Ranking(NamedTuple):
+    """A decoded request.
+
+    Attributes:
+        texts: of the documents.
+        top_n: the best that are returned; None: all.
+        raw: whether scores are logits.
+        with_documents: whether results have their documents.
+        by_place: whether the answer has all scores in the order of the documents, too, as
+            Weaviate reads them.
+    """
+
+    model: ServedModel
+    request: Request
+    texts: list[str]
+    top_n: int | None
+    raw: bool
+    with_documents: bool
+    by_place: bool
+
+    async def respond(self, exchange: Exchange) -> Response:
+        """Return the response, once the scores are computed."""
+        with renamed(pair_names(len(self.texts))):
+            answer = await exchange.submit(self.request, JsonForm(self.model.limits))
+        return await exchange.encoded(lambda: self._response(exchange, answer), len(exchange.body))
+
+    def _response(self, exchange: Exchange, answer: Answer) -> Response:
+        found, tokens = scored(answer, self.model, raw=self.raw), answer.prepared.tokens
+        results = [
+            {
+                "index": at,
+                "relevance_score": score,
+                **({"document": {"text": self.texts[at]}} if self.with_documents else {}),
+            }
+            for at, score in found.ranks()[: self.top_n]
+        ]
+        by_place = [
+            {"document": text, "score": score}
+            for text, score in zip(self.texts, found.values[:, 0], strict=True)
+        ]
+        return json_response(
+            {
+                "id": exchange.request_id,
+                "object": "rerank",
+                "model": self.model.name,
+                "results": results,
+                "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+                "meta": {
+                    "api_version": {"version": VERSIONS.get(exchange.path, "1")},
+                    "tokens": {"input_tokens": tokens},
+                },
+                **({"scores": by_place} if self.by_place else {}),
+            }
+        )
+
+
+def decode(exchange: Exchange, body: dict[str, Any]) -> Ranking:
+    """Return the request of a body with `documents`. Raises InvalidInput."""
+    model = requested_model(exchange, body)
+    with counted(model):
+        check_ranks(model)
+        query = body.get("query")
+        if type(query) is not str:
+            raise InvalidInput("query", Reason.MUST_BE, kind=Phrase.TEXT)
+        texts = _texts(body.get("documents"), model)
+        top_n = optional(body, "top_n", int, Phrase.WHOLE_FROM_0)
+        if top_n is not None and top_n < 0:
+            raise InvalidInput("top_n", Reason.MUST_BE_OR_NULL, kind=Phrase.WHOLE_FROM_0)
+        if body.get("instruction"):  # of vLLM, for models with a template
+            raise InvalidInput("instruction", Reason.NOT_APPLIED)
+        if body.get("rank_fields") not in (None, [], ["text"]):
+            raise InvalidInput("rank_fields", Reason.NOT_APPLIED)
+        request = Request(
+            [Pair(query, text) for text in texts], SCORES, model.ref.name, truncation="cut_end"
+        )
+        return Ranking(
+            model,
+            request,
+            texts,
+            top_n or None,
+            raw=_flag(body, "raw_scores", False) or not _flag(body, "use_activation", True),
+            with_documents=_flag(body, "return_documents", False),
+            by_place="property" in body,
+        )
+
+
+def _texts(documents: Any, model: ServedModel) -> list[str]:
+    if not isinstance(documents, list):
+        raise InvalidInput("documents", Reason.MUST_BE, kind=Phrase.DOCUMENTS)
+    if not documents:
+        raise InvalidInput("documents", Reason.NO_ENTRIES)
+    model.check_items("documents", len(documents))
+    texts = [each.get("text") if isinstance(each, dict) else each for each in documents]
+    for at, text in enumerate(texts):
+        if type(text) is not str:
+            kind = Phrase.DOCUMENT
+            raise InvalidInput(f"documents[{at}]", Reason.MUST_BE, kind=kind)
+    return texts
+
+
+def _flag(body: dict[str, Any], name: str, usual: bool) -> bool:
+    value: bool | None = optional(body, name, bool, Phrase.TRUE_OR_FALSE)
+    return usual if value is None else value

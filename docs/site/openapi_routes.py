@@ -228,7 +228,8 @@ def _statuses(tag: str, path: str, method: str, operation: Operation) -> set[int
         return {*ANY, *((404,) if path.startswith("/docs") else ())}
     statuses = {*(POSTED if method == "post" else ASKED)}
     if tag == TEI:
-        statuses = {TEI_STATUSES.get(status, status) for status in statuses}
-    elif not path.startswith("/v1/"):  # it names no model
+        named = {404} if path == "/rerank" else set()  # documents come with the name of a model
+        statuses = {TEI_STATUSES.get(status, status) for status in statuses} | named
+    elif not path.startswith(("/v1/", "/v2/", "/v3/")):  # it names no model
         statuses -= {404}
     return statuses | ({operation.always} if operation.always else set())

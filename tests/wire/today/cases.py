@@ -294,6 +294,7 @@ def get(path: str, *, shown: bool = True) -> Http:
 
 
 OPENAI = {"input": TEXT, "model": MODEL}
+RERANK = {"query": OTHER, "documents": PASSAGES}
 HTTP: dict[str, Exchange] = {
     "openai": post("/v1/embeddings", OPENAI),
     "openai-base64": post(
@@ -367,6 +368,9 @@ HTTP: dict[str, Exchange] = {
     "tei-sparse": post("/embed_sparse", TEI_TEXT),
     "tei-predict": post("/predict", TEI_TEXT),
     "tei-rerank": post("/rerank", {"query": OTHER, "texts": PASSAGES}),
+    "tei-rerank-documents": post("/rerank", RERANK),
+    **{f"rerank-v{version}": post(f"/v{version}/rerank", RERANK) for version in (1, 2, 3)},
+    "rerank-model": post("/v2/rerank", RERANK | {"model": "rerank-v3.5"}),
     "tei-decode": post("/decode", {"ids": [5]}),
     "tei-empty": post("/embed", {"inputs": ""}),
     "tei-empty-second": post("/embed", {"inputs": [TEXT, ""]}),

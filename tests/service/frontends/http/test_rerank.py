@@ -12,6 +12,7 @@ from headlight.runtime import Runtime
 from tests import scorers
 from tests.service.frontends.http.http_service import HttpService, http_service
 from tests.service.frontends.http.test_tei import refused
+from tests.wire.test_openapi import check, operation_of
 
 QUERY = "what is red"
 DOCUMENTS = ["red", "a planet, and more of it", "x" * 60, "green"]
@@ -123,6 +124,31 @@ def test_a_thousand_documents_are_split_by_the_service(
     assert found["usage"]["total_tokens"] == 1000 * one
     best = [each["relevance_score"] for each in found["results"][:5]]
     np.testing.assert_allclose(best, [each.score for each in expected], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/rerank", {"query": QUERY, "texts": DOCUMENTS, "truncate": True, "return_text": True}),
+        ("/rerank", BODY | {"property": "", "return_documents": True}),
+        ("/v2/rerank", BODY | {"top_n": 2}),
+        ("/predict", {"inputs": [["a"], ["a", "b"]]}),
+        ("/", {"inputs": "a"}),
+        ("/info", None),
+    ],
+)
+def test_answers_have_the_documented_schemas(
+    ranking: Runtime, classifying: Runtime, path: str, body: dict[str, Any] | None
+) -> None:
+    for runtime in (ranking, classifying):
+        with http_service(runtime) as service:
+            reply = service.ask(path, body)
+        operation = operation_of("get" if body is None else "post", path)
+        assert operation is not None
+        documented = operation["responses"][str(reply.status)]
+        check(reply.json, documented["content"]["application/json"]["schema"])
+        if body is not None:
+            check(body, operation["requestBody"]["content"]["application/json"]["schema"])
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,9 @@ class ModelOptions:
         metavar="NAME,...",
     )
     any_model_name: bool = option(
-        False, flag, "POST /v1/embeddings answers any name of a model; else unknown ones are 404"
+        False,
+        flag,
+        "POST /v1/embeddings and reranking answer any name of a model; else unknown ones are 404",
     )
     bundle: Path | None = option(None, Path, "a bundle's folder, in place of MODEL", metavar="DIR")
     bundle_sha256: str | None = option(

@@ -110,7 +110,7 @@ class RanksForm(ScoresForm):
         texts = [each.second for each in self._request.inputs if isinstance(each, Pair)]
         return pb.RerankResponse(
             ranks=[
-                pb.Rank(index=at, text=texts[at] if self._texts else None, score=score)
+                pb.Rank(index=at, text=texts[at] if self._texts else None, score=float(score))
                 for at, score in found.ranks()
             ]
         )

@@ -113,7 +113,7 @@ def _texts(documents: Any, model: ServedModel) -> list[str]:
     if not documents:
         raise InvalidInput("documents", Reason.NO_ENTRIES)
     model.check_items("documents", len(documents))
-    texts = [each.get("text") if isinstance(each, dict) else each for each in documents]
+    texts: list[Any] = [each.get("text") if isinstance(each, dict) else each for each in documents]
     for at, text in enumerate(texts):
         if type(text) is not str:
             kind = Phrase.DOCUMENT

@@ -235,6 +235,7 @@ Reason = enum.Enum(
         "EMPTY_LIST": "is an empty list; send at least one text",
         "NESTED_LIST": 'is a list; send one list of texts, as ["a", "b"], without further ones',
         "NO_TOKEN_ID": "holds a number that is no token id",
+        "ONE_FOR_EACH": "has {count} entries for {first}; send one for each, or one first text",
         "NOT_APPLIED": "is not applied to scores here; leave it out",
         "MISSING_INPUT": "is missing; send a text, or a list of texts",
         "ONLY_FLOAT": "must be float; POST /v1/embeddings has base64",

@@ -278,6 +278,46 @@ RERANK = {
         "additionalProperties": False,
     },
 }
+TEXT_OR_TEXTS = {"anyOf": [TEXT, _list(TEXT, minItems=1)]}
+VLLM_OPTIONS = {
+    "model": _optional("string", "A name of the model. Absent or empty: the default model."),
+    "use_activation": _optional("boolean", "False: scores are logits. Absent: true."),
+    "truncate_prompt_tokens": _optional(
+        "integer", "-1, or the model's length: long texts are cut to it."
+    ),
+}
+VLLM = {
+    "VllmScoreRequest": {
+        "anyOf": [
+            _object(
+                (first, second), **{first: TEXT_OR_TEXTS, second: TEXT_OR_TEXTS}, **VLLM_OPTIONS
+            )
+            for first, second in (
+                ("queries", "documents"),
+                ("queries", "items"),
+                ("text_1", "text_2"),
+                ("data_1", "data_2"),
+            )
+        ],
+        "description": "One first text and any number of second ones, or as many of both.",
+    },
+    "VllmScores": _answer(
+        id=TEXT,
+        object=_only("list"),
+        model=TEXT,
+        usage=_answer(prompt_tokens=COUNT, total_tokens=COUNT),
+        data=_list(_answer(index=COUNT, object=_only("score"), score=NUMBER)),
+    ),
+    "VllmClassifyRequest": _object(("input",), input=TEXT_OR_TEXTS, **VLLM_OPTIONS),
+    "VllmClasses": _answer(
+        id=TEXT,
+        object=_only("list"),
+        model=TEXT,
+        usage=_answer(prompt_tokens=COUNT, total_tokens=COUNT),
+        data=_list(_answer(index=COUNT, label=TEXT, probs=VECTOR, num_classes=COUNT)),
+    ),
+}
+
 WEAVIATE = {
     "WeaviateRequest": _object(
         (),
@@ -302,7 +342,7 @@ WEAVIATE = {
     "WeaviateMeta": _answer(model=TEXT, version=TEXT, sha256=TEXT, max_length=COUNT, pooling=TEXT),
     "WeaviateError": _answer(error=TEXT),
 }
-SCHEMAS: Mapping[str, Schema] = OPENAI | TEI | RERANK | WEAVIATE
+SCHEMAS: Mapping[str, Schema] = OPENAI | TEI | RERANK | VLLM | WEAVIATE
 
 
 RANKED_BY_SHAPE = {"anyOf": [ref("TeiRerankRequest"), ref("RerankRequest")]}
@@ -410,6 +450,26 @@ DIALECTS: Mapping[str, tuple[str, Mapping[tuple[str, str], Operation]]] = {
                 (2, "Cohere's v2 or vLLM"),
                 (3, "OpenVINO Model Server"),
             )
+        },
+    ),
+    "vLLM": (
+        "OpenAIError",
+        {
+            **{
+                (path, "post"): Operation(
+                    name,
+                    "Scores of pairs, in their order",
+                    ref("VllmScoreRequest"),
+                    {200: ref("VllmScores")},
+                )
+                for path, name in (("/score", "vllmScore"), ("/v1/score", "vllmScoreV1"))
+            },
+            ("/classify", "post"): Operation(
+                "vllmClassify",
+                "The likeliest label of each text, and the scores of all",
+                ref("VllmClassifyRequest"),
+                {200: ref("VllmClasses")},
+            ),
         },
     ),
     "Weaviate": (

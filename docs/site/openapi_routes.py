@@ -230,6 +230,6 @@ def _statuses(tag: str, path: str, method: str, operation: Operation) -> set[int
     if tag == TEI:
         named = {404} if path == "/rerank" else set()  # documents come with the name of a model
         statuses = {TEI_STATUSES.get(status, status) for status in statuses} | named
-    elif not path.startswith(("/v1/", "/v2/", "/v3/")):  # it names no model
+    elif tag != "vLLM" and not path.startswith(("/v1/", "/v2/", "/v3/")):  # it names no model
         statuses -= {404}
     return statuses | ({operation.always} if operation.always else set())

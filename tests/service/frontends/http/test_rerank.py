@@ -140,6 +140,8 @@ def test_answers_have_the_documented_schemas(service: HttpService, labelling: Ht
         (service, "/v2/rerank", BODY | {"top_n": 2}),
         (service, "/predict", {"inputs": "a"}),
         (service, "/info", None),
+        (service, "/score", {"text_1": "a", "text_2": ["b", "c"], "use_activation": False}),
+        (labelling, "/classify", {"input": ["a", "b"], "truncate_prompt_tokens": -1}),
         (labelling, "/predict", {"inputs": [["a"], ["a", "b"]]}),
         (labelling, "/", {"inputs": ["a", "b"]}),
         (labelling, "/info", None),
@@ -230,3 +232,49 @@ def test_a_model_for_vectors_ranks_nothing() -> None:
         reply = service.ask("/v1/rerank", BODY)
         assert (reply.status, reply.json["error"]["param"]) == (400, "model")
         assert "this model gives no scores" in reply.json["message"]
+
+
+def test_pairs_are_scored_as_by_vllm(service: HttpService, ranking: Runtime) -> None:
+    scores = ranking.scores([(QUERY, "red"), (QUERY, "green")])
+    for body in (
+        {"queries": QUERY, "documents": ["red", "green"]},
+        {"queries": [QUERY], "items": ["red", "green"]},
+        {"text_1": [QUERY, QUERY], "text_2": ["red", "green"]},
+        {"data_1": QUERY, "data_2": ["red", "green"], "use_activation": False},
+    ):
+        for path in ("/score", "/v1/score"):
+            found = service.ask(path, body).json
+            expected = [
+                (each.logits if "use_activation" in body else each.values)[0] for each in scores
+            ]
+            np.testing.assert_allclose([e["score"] for e in found["data"]], expected, atol=1e-5)
+        assert [each["index"] for each in found["data"]] == [0, 1]
+
+
+def test_texts_are_classified_as_by_vllm(labelling: HttpService, classifying: Runtime) -> None:
+    [expected] = classifying.scores(["a text"])
+    body = {"input": ["b", "a text"], "model": labelling.model.name}
+    found = labelling.ask("/classify", body).json["data"][1]
+    assert found["label"] == expected.labels[int(expected.logits.argmax())]
+    np.testing.assert_allclose(found["probs"], expected.values, atol=1e-6)
+    assert found["num_classes"] == len(found["probs"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("/score", {"text_1": "a", "text_2": ["b", ""]}, "text_2[1]: is empty"),
+        ("/score", {"text_1": "", "text_2": ["b"]}, "text_1: is empty"),
+        ("/score", {"text_1": ["a", ""], "text_2": ["b", "c"]}, "text_1[1]: is empty"),
+        ("/score", {"text_1": ["a", "b"], "text_2": ["c"]}, "text_2: has 1 entries for 2"),
+        ("/score", {"queries": "a"}, "documents: must be a text, or a list of texts"),
+        ("/classify", {"input": ["a", ""]}, "input[1]: is empty"),
+        ("/classify", {"input": "a", "truncate_prompt_tokens": 8}, "truncate_prompt_tokens: is"),
+    ],
+)
+def test_what_vllm_could_not_score_is_named(
+    service: HttpService, path: str, body: dict[str, Any], message: str
+) -> None:
+    reply = service.ask(path, body)
+    assert reply.status == 400
+    assert reply.json["message"].startswith(message)

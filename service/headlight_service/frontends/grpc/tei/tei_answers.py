@@ -125,7 +125,7 @@ class LabelsForm(ScoresForm):
     def _message(self, found: Scored) -> pb.PredictResponse:
         [labels] = found.labels(self._model.description.labels)
         return pb.PredictResponse(
-            predictions=[pb.Prediction(score=score, label=label) for label, score in labels]
+            predictions=[pb.Prediction(score=float(score), label=label) for label, score in labels]
         )
 
 

@@ -11,7 +11,8 @@ from headlight_service.frontends.http.dialects import (
     probes,
     rerank,
     tei,
+    vllm,
     weaviate,
 )
 
-ALL = (openai, contract_api, tei, rerank, weaviate, home_page, api_docs, probes)
+ALL = (openai, contract_api, tei, rerank, vllm, weaviate, home_page, api_docs, probes)

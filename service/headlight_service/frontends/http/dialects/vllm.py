@@ -1,0 +1,152 @@
+"""Scores of pairs and classes of texts, as vLLM gives them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from headlight.errors import InvalidInput, Phrase, Reason, renamed
+from headlight.refusals import CONTRACT, Path
+from headlight.runtime.tokenization.input_checks import Truncation
+from headlight_service.core.models import ServedModel, counted
+from headlight_service.core.requests.request import Input, Pair, Request
+from headlight_service.frontends.http.dialects.fields import optional, requested_model
+from headlight_service.frontends.http.dialects.openai import encode_error
+from headlight_service.frontends.http.door import Door
+from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
+from headlight_service.frontends.http.json_answers import JsonForm
+from headlight_service.frontends.scoring import (
+    SCORES,
+    Scored,
+    check_ranks,
+    check_scores,
+    scored,
+)
+
+__all__ = ["EDGE", "PROTOCOL", "encode_error", "routes"]
+
+PROTOCOL = "vllm"
+EDGE = CONTRACT
+# Fields of the first and of the second texts of pairs; the first two that a body has.
+SIDES = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2"))
+
+
+class _Asked(NamedTuple):
+    """A decoded request; `names`: of the fields of its texts."""
+
+    model: ServedModel
+    request: Request
+    raw: bool
+    names: dict[Path, Path]
+
+
+def routes(door: Door) -> list[Route]:
+    """Return the routes."""
+    return [
+        Route("POST", "/score", _score),
+        Route("POST", "/v1/score", _score),
+        Route("POST", "/classify", _classify),
+    ]
+
+
+async def _score(exchange: Exchange) -> Response:
+    model, found, head = await _answered(exchange, await exchange.decoded(_score_request))
+    data = [
+        {"index": at, "object": "score", "score": score}
+        for at, score in enumerate(found.values[:, 0])
+    ]
+    return json_response({**head, "model": model.name, "data": data})
+
+
+async def _classify(exchange: Exchange) -> Response:
+    model, found, head = await _answered(exchange, await exchange.decoded(_classify_request))
+    labels = model.description.labels
+    data = [
+        {
+            "index": at,
+            "label": labels[int(found.logits[at].argmax())],
+            "probs": probabilities,
+            "num_classes": len(labels),
+        }
+        for at, probabilities in enumerate(found.values)
+    ]
+    return json_response({**head, "model": model.name, "data": data})
+
+
+def _score_request(exchange: Exchange, body: dict[str, Any]) -> _Asked:
+    model = requested_model(exchange, body)
+    with counted(model):
+        check_ranks(model)
+        first, second = next((pair for pair in SIDES if pair[1] in body), SIDES[0])
+        firsts, seconds = _texts(body, first, model), _texts(body, second, model)
+        if len(firsts) not in (1, len(seconds)):
+            count = len(firsts)
+            raise InvalidInput(second, Reason.ONE_FOR_EACH, count=len(seconds), first=count)
+        one = len(firsts) == 1
+        inputs: list[Input] = [
+            Pair(firsts[0 if one else at], text) for at, text in enumerate(seconds)
+        ]
+        names = dict[Path, Path]()
+        for at in range(len(inputs)):
+            pair = ("inputs", at, "pair")
+            names |= {pair: (second, at), (*pair, "second"): (second, at)}
+            names[(*pair, "first")] = (first,) if one else (first, at)
+        return _asked(model, inputs, body, names)
+
+
+def _classify_request(exchange: Exchange, body: dict[str, Any]) -> _Asked:
+    model = requested_model(exchange, body)
+    with counted(model):
+        check_scores(model)
+        inputs: list[Input] = [*_texts(body, "input", model)]
+        names: dict[Path, Path] = {
+            ("inputs", at, "text"): ("input", at) for at in range(len(inputs))
+        }
+        return _asked(model, inputs, body, names)
+
+
+def _asked(
+    model: ServedModel, inputs: list[Input], body: dict[str, Any], names: dict[Path, Path]
+) -> _Asked:
+    request = Request(inputs, SCORES, model.ref.name, truncation=_truncation(body, model))
+    return _Asked(
+        model,
+        request,
+        raw=optional(body, "use_activation", bool, Phrase.TRUE_OR_FALSE) is False,
+        names=names,
+    )
+
+
+async def _answered(
+    exchange: Exchange, asked: _Asked
+) -> tuple[ServedModel, Scored, dict[str, Any]]:
+    """Return the model, its scores, and the fields that all answers have."""
+    with renamed(asked.names):
+        answer = await exchange.submit(asked.request, JsonForm(asked.model.limits))
+    tokens = answer.prepared.tokens
+    head = {
+        "id": exchange.request_id,
+        "object": "list",
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    }
+    return asked.model, scored(answer, asked.model, raw=asked.raw), head
+
+
+def _texts(body: dict[str, Any], name: str, model: ServedModel) -> list[str]:
+    value = body.get(name)
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(type(each) is str for each in texts):
+        raise InvalidInput(name, Reason.MUST_BE, kind=Phrase.TEXT_OR_TEXTS)
+    if not texts:
+        raise InvalidInput(name, Reason.NO_ENTRIES)
+    model.check_items(name, len(texts))
+    return texts
+
+
+def _truncation(body: dict[str, Any], model: ServedModel) -> Truncation | None:
+    """Return how texts are cut: to the model's length, if a body names that or -1."""
+    most = optional(body, "truncate_prompt_tokens", int, Phrase.WHOLE)
+    if most is None:
+        return None
+    if most != -1 and most < model.max_length:
+        raise InvalidInput("truncate_prompt_tokens", Reason.NOT_APPLIED)
+    return "cut_end"

@@ -93,6 +93,8 @@ class ModelDescription:
         token_labels: whether each token has scores, and not the text.
         activation: from logits to scores: "identity", "sigmoid" or "softmax"; empty: the model
             gives no scores.
+        names: all names by which the service knows it; empty: of a runtime without a service, and
+            of a service of an earlier release.
     """
 
     name: str
@@ -129,6 +131,7 @@ class ModelDescription:
     labels: tuple[str, ...] = ()
     token_labels: bool = False
     activation: str = ""
+    names: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return (

@@ -81,7 +81,12 @@ def add_connection(made: argparse.ArgumentParser) -> Any:
         metavar="HOST:PORT",
         help=f"service to ask; default: HEADLIGHT_TARGET, else {DEFAULT_TARGET}",
     )
-    group.add_argument("--model", default="", metavar="NAME", help="where the server has several")
+    group.add_argument(
+        "--model",
+        default="",
+        metavar="NAME",
+        help="where the server has several: a name, or name@version; default: the server's",
+    )
     group.add_argument(
         "--timeout", type=float, metavar="SECONDS", help="give up after so long; default: never"
     )

@@ -66,7 +66,7 @@ SERVICE_CONFIG = {
 # For the blocking client, without EncodeStream. If the server of a blocking stream is gone, gRPC
 # for Python retries and never returns, even after the deadline. The client restarts the stream
 # itself.
-UNARY = ("Encode", "Tokenize", "Compare", "Occlude", "GetModel")
+UNARY = ("Encode", "Tokenize", "Compare", "Occlude", "GetModel", "ListModels")
 BLOCKING_CONFIG = SERVICE_CONFIG | {
     "methodConfig": [
         {

@@ -123,10 +123,7 @@ class ClientFlows(ClientBase[ChannelT]):
 
     def _attention_bytes(self, text: Input, spec: AttentionSpec, reading: Reading) -> Any:
         request = unary_calls.dry_run(self._model, text, spec, reading)
-        answer = self._ask(self._stub.Encode, request, self._deadline())
-        return self._run(
-            then(answer, lambda response: unary_calls.data_bytes(response, self._model))
-        )
+        return self._run(self._ask_by_name(self._stub.Encode, request, unary_calls.data_bytes))
 
     def _compare(
         self,
@@ -148,11 +145,8 @@ class ClientFlows(ClientBase[ChannelT]):
         reading: Reading,
     ) -> Any:
         request = unary_calls.occlusion_request(self._model, text, tokens, reading, target)
-        answer = self._ask(self._stub.Occlude, request, self._deadline())
-        decode = functools.partial(
-            unary_calls.occlusion, name=self._model, text=text, has_target=target is not None
-        )
-        return self._run(then(answer, decode))
+        decode = functools.partial(unary_calls.occlusion, text=text, has_target=target is not None)
+        return self._run(self._ask_by_name(self._stub.Occlude, request, decode))
 
     def _tokens(self, texts: Iterable[Input] | str, prompting: Prompting) -> Any:
         work = self._call(self._stub.Tokenize, texts, Tokenized, prompting)
@@ -172,6 +166,14 @@ class ClientFlows(ClientBase[ChannelT]):
         )
         self._description = description = check_description(from_model(response), self._model)
         return description
+
+    def _ask_by_name(self, method: Any, request: Any, decode: Callable[..., Any]) -> Flow[Any]:
+        """Return what `decode` makes of a response and of the name that the model has in it."""
+        deadline, name = self._deadline(), self._model
+        response = yield from self._ask(method, request, deadline)
+        if name and response.model.name != name:  # an alias, or name@version
+            name = (yield from self._describe(deadline)).name
+        return decode(response, name)
 
     def _ask(self, method: Any, request: Any, deadline: float | None) -> Flow[Any]:
         """Return the response of one unary call."""

@@ -48,7 +48,8 @@ class Client(ClientFlows[grpc.Channel], Encoder):
         target: "host:port", or a target of gRPC's with its scheme, as "dns:///name:port" or
             "unix:path". Calls rotate over all addresses of the name. None: the environment variable
             HEADLIGHT_TARGET, else 127.0.0.1:50051.
-        model: name of the model; empty: the only one that the server has.
+        model: name of the model, as name, alias or name@version; empty: the default model of the
+            server.
         timeout: total seconds for one method; None: no limit. Without one, a call detects after
             some six minutes that a service vanished or froze.
             `options=[("grpc.keepalive_time_ms", 30_000)]` is faster, because Headlight's service

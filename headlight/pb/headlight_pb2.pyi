@@ -837,20 +837,44 @@ class GetModelRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ...) -> None: ...
 
 class GetModelResponse(_message.Message):
-    __slots__ = ("model", "info", "limits", "variants", "parity", "quality")
+    __slots__ = ("model", "info", "limits", "variants", "parity", "quality", "names")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     INFO_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     VARIANTS_FIELD_NUMBER: _ClassVar[int]
     PARITY_FIELD_NUMBER: _ClassVar[int]
     QUALITY_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
     model: ModelRef
     info: ModelInfo
     limits: Limits
     variants: _containers.RepeatedCompositeFieldContainer[Variant]
     parity: _containers.RepeatedCompositeFieldContainer[Parity]
     quality: _containers.RepeatedCompositeFieldContainer[Quality]
-    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., info: _Optional[_Union[ModelInfo, _Mapping]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., variants: _Optional[_Iterable[_Union[Variant, _Mapping]]] = ..., parity: _Optional[_Iterable[_Union[Parity, _Mapping]]] = ..., quality: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ...) -> None: ...
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., info: _Optional[_Union[ModelInfo, _Mapping]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., variants: _Optional[_Iterable[_Union[Variant, _Mapping]]] = ..., parity: _Optional[_Iterable[_Union[Parity, _Mapping]]] = ..., quality: _Optional[_Iterable[_Union[Quality, _Mapping]]] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListModelsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListModelsResponse(_message.Message):
+    __slots__ = ("models",)
+    MODELS_FIELD_NUMBER: _ClassVar[int]
+    models: _containers.RepeatedCompositeFieldContainer[ListedModel]
+    def __init__(self, models: _Optional[_Iterable[_Union[ListedModel, _Mapping]]] = ...) -> None: ...
+
+class ListedModel(_message.Message):
+    __slots__ = ("model", "names", "task", "default")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    model: ModelRef
+    names: _containers.RepeatedScalarFieldContainer[str]
+    task: str
+    default: bool
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., names: _Optional[_Iterable[str]] = ..., task: _Optional[str] = ..., default: bool = ...) -> None: ...
 
 class ModelInfo(_message.Message):
     __slots__ = ("positions", "layers", "heads", "dim", "vocab_size", "trained_length", "max_length", "pooling", "normalized", "accepts", "outputs", "pooled_dim", "prompts", "default_prompt", "include_prompt", "trained_dimensions", "similarity", "pooled_dtypes", "int8_dimensions", "special_tokens", "truncation", "task", "labels", "activation", "token_labels")

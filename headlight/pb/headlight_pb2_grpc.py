@@ -65,6 +65,11 @@ class HeadlightServiceStub(object):
                 request_serializer=headlight_dot_pb_dot_headlight__pb2.GetModelRequest.SerializeToString,
                 response_deserializer=headlight_dot_pb_dot_headlight__pb2.GetModelResponse.FromString,
                 _registered_method=True)
+        self.ListModels = channel.unary_unary(
+                '/headlight.v1.HeadlightService/ListModels',
+                request_serializer=headlight_dot_pb_dot_headlight__pb2.ListModelsRequest.SerializeToString,
+                response_deserializer=headlight_dot_pb_dot_headlight__pb2.ListModelsResponse.FromString,
+                _registered_method=True)
 
 
 class HeadlightServiceServicer(object):
@@ -122,6 +127,13 @@ class HeadlightServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListModels(self, request, context):
+        """Lists all models, in short.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_HeadlightServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -154,6 +166,11 @@ def add_HeadlightServiceServicer_to_server(servicer, server):
                     servicer.GetModel,
                     request_deserializer=headlight_dot_pb_dot_headlight__pb2.GetModelRequest.FromString,
                     response_serializer=headlight_dot_pb_dot_headlight__pb2.GetModelResponse.SerializeToString,
+            ),
+            'ListModels': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListModels,
+                    request_deserializer=headlight_dot_pb_dot_headlight__pb2.ListModelsRequest.FromString,
+                    response_serializer=headlight_dot_pb_dot_headlight__pb2.ListModelsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -319,6 +336,33 @@ class HeadlightService(object):
             '/headlight.v1.HeadlightService/GetModel',
             headlight_dot_pb_dot_headlight__pb2.GetModelRequest.SerializeToString,
             headlight_dot_pb_dot_headlight__pb2.GetModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListModels(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headlight.v1.HeadlightService/ListModels',
+            headlight_dot_pb_dot_headlight__pb2.ListModelsRequest.SerializeToString,
+            headlight_dot_pb_dot_headlight__pb2.ListModelsResponse.FromString,
             options,
             channel_credentials,
             insecure,

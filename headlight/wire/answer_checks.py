@@ -49,7 +49,7 @@ def check_name(name: str, expected: str) -> None:
 
 
 def check_model(ref: pb.ModelRef, model: ModelDescription, name: str) -> None:
-    """Check the name of the model that answered.
+    """Check that the described model answered.
 
     Args:
         ref: reference of the answer.
@@ -58,9 +58,10 @@ def check_model(ref: pb.ModelRef, model: ModelDescription, name: str) -> None:
 
     Raises:
         BadAnswer: it is not the model that the caller named.
-        MixedWeights: the caller named none, and it is not the described model.
+        MixedWeights: it is another one: the default model, or that of an alias, was replaced.
     """
-    check_name(ref.name, name)
+    if name == model.name:
+        check_name(ref.name, name)
     if ref.name != model.name:
         raise replaced(ref, model)
 
@@ -84,7 +85,8 @@ def check_description(model: ModelDescription, name: str) -> ModelDescription:
     Raises:
         BadAnswer: the description is of another model, or a size is out of range.
     """
-    check_name(model.name, name)
+    if name not in model.names:
+        check_name(model.name, name)
     for field, size, most in (
         ("layers", model.layers, MOST_LAYERS),
         ("heads", model.heads, MOST_HEADS),

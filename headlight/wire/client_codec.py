@@ -192,6 +192,7 @@ def from_model(response: pb.GetModelResponse) -> ModelDescription:
         labels=tuple(info.labels),
         token_labels=info.token_labels,
         activation=info.activation,
+        names=tuple(response.names),
         variants=tuple((variant.provider, variant.precision) for variant in response.variants),
         parity=tuple(
             Parity(row.output, row.provider, row.precision, row.max_error, row.tolerance)

@@ -102,7 +102,7 @@ async def serving(
         runtime.engine.rounding = Rounding(config.round_lengths or 1, most)
         runtime.engine.batch_tokens = config.batch_tokens or BATCH_TOKENS
     metrics, in_flight, models = Metrics(), InFlight(), Models()
-    readiness = Readiness(functools.partial(unserved, models))
+    readiness = Readiness(functools.partial(unserved, models), models.serves)
     tokenizers = TokenizerThreads(1)
     pipeline = Pipeline(models, tokenizers, quotas)
     servicers = Servicers(pipeline, config.stall_seconds, readiness)

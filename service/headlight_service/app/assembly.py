@@ -26,7 +26,7 @@ from headlight_service.app.executor import Executor, output_limit
 from headlight_service.app.startup_steps import OPENING, SELF_TEST, StartupSteps
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
-from headlight_service.core.admission.admission_control import Admission, largest_output
+from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.admission.estimates import WaitEstimate
 from headlight_service.core.models import ServedModel
 from headlight_service.core.scheduler.cpu_time import cpu_seconds_of_workers
@@ -220,7 +220,7 @@ def assemble(
     executor.add(model, functions, batch_limits(runtime, config))
     metrics.serve(
         **_labels(model),
-        gauges=_gauges(executor.admission, estimate, fell_back=fell_back(config, runtime)),
+        gauges=_gauges(executor, model.ref.name, fell_back=fell_back(config, runtime)),
     )
     return model
 
@@ -247,14 +247,20 @@ def _labels(model: ServedModel) -> dict[str, str]:
     }
 
 
-def _gauges(
-    admission: Admission, estimate: WaitEstimate, fell_back: bool
-) -> dict[str, Callable[[], float]]:
-    """Return the functions that each scrape calls: one for each of metrics.GAUGES."""
+def _gauges(executor: Executor, name: str, fell_back: bool) -> dict[str, Callable[[], float]]:
+    """Return the functions that each scrape calls: one for each of metrics.GAUGES.
+
+    The series of a name count all its versions.
+    """
+    admission = executor.admission
+
+    def estimates() -> list[WaitEstimate]:
+        return [each.estimate for each in [*executor.models] if each.ref.name == name]
+
     return {
-        "queue_tokens": lambda: sum(estimate.queued.values()),
-        "queue_bulk_tokens": lambda: estimate.queued["bulk"],
-        "backlog_seconds": lambda: estimate.seconds_before("bulk"),
+        "queue_tokens": lambda: sum(sum(each.queued.values()) for each in estimates()),
+        "queue_bulk_tokens": lambda: sum(each.queued["bulk"] for each in estimates()),
+        "backlog_seconds": lambda: sum(each.seconds_before("bulk") for each in estimates()),
         "held_request_bytes": lambda: admission.requests.held,
         "held_output_bytes": lambda: admission.outputs.held,
         "provider_fallback": lambda: float(fell_back),

@@ -38,12 +38,19 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
         stalled: whether there is work without progress.
     """
 
-    def __init__(self, unserved: Callable[[], Collection[str]] = tuple) -> None:
+    def __init__(
+        self,
+        unserved: Callable[[], Collection[str]] = tuple,
+        is_model: Callable[[str], bool] = lambda name: False,
+    ) -> None:
         """Start as not serving.
 
         Args:
             unserved: returns the services that no model can serve, which are never ready.
+            is_model: returns whether a name is a model's. Its status can be asked for by this
+                name, but nothing lists the names: health needs no token.
         """
+        self._is_model = is_model
         self._unserved = unserved
         self.started = False
         self.stalled = False
@@ -88,11 +95,10 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
     def Check(
         self, request: health_pb2.HealthCheckRequest, call: Call
     ) -> health_pb2.HealthCheckResponse:
-        statuses = self._statuses()
-        if request.service not in statuses:
-            known = ", ".join(name for name in statuses if name)
-            raise NotFound(Reason.NO_SERVICE, names=known)
-        return STATUS(status=self._status(request.service))
+        status = self._status(request.service)
+        if status == STATUS.SERVICE_UNKNOWN:
+            raise NotFound(Reason.NO_SERVICE, names=", ".join(filter(None, self._statuses())))
+        return STATUS(status=status)
 
     def List(
         self, request: health_pb2.HealthListRequest, call: Call
@@ -130,6 +136,8 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
 
     def _status(self, name: str) -> health_pb2.HealthCheckResponse.ServingStatus.ValueType:
         statuses = self._statuses()
+        if name not in statuses and self._is_model(name):
+            return STATUS.SERVING if self.serving else STATUS.NOT_SERVING
         if name not in statuses:
             return STATUS.SERVICE_UNKNOWN  # as the protocol requires: the name may become known
         return STATUS.SERVING if statuses[name] else STATUS.NOT_SERVING

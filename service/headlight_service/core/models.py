@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from headlight.description import Limits
 from headlight.errors import InvalidInput, NotFound, Reason, Unavailable
@@ -25,6 +25,7 @@ from headlight_service.core.scheduler.scheduler import Scheduler
 from headlight_service.telemetry.metrics import ModelMetrics
 
 _SERIAL = itertools.count(1)
+RENAME = "serve another version, swap it, or give one of them another name"
 LEAST_TOKEN_INFO_BYTES = 8  # for one token in an answer: id, piece, start, end, special, segment
 
 
@@ -41,12 +42,14 @@ class ServedModel:
     """A runtime with its limits, its part of the queue and its metrics: one version of a model.
 
     Attributes:
-        key: key of its lanes in the scheduler, unique in the process.
+        key: its name, version and a number, unique in the process: of its lanes in the scheduler,
+            and for requests that were decoded for it.
         scheduler, admission: those of the process.
         estimate: its queued work.
         description: its task, its outputs and all else that clients may know, limits included.
         ref: reference to its weights.
-        names: names by which requests address it; answers of other tools' protocols have the first.
+        names: names by which requests address it, unless another model has them; see `Models`.
+        name: the first of these that it has; answers of other tools' protocols have it.
         accepts: accepted kinds of input, among "text", "pair", "ids".
         max_characters: most characters of one text that is not truncated.
         max_characters_read: most characters that are read of one that is.
@@ -96,6 +99,7 @@ class ServedModel:
         self.empty_texts: EmptyTexts = empty_texts
         self.ref: ModelRef = self.description.ref
         self.names = names_of(runtime, served_names)
+        self.name = self.names[0]
         self.accepts = self.description.accepts
         self.default_prompt = runtime.prompts.choose(None, None)
         self.max_length = self.description.max_length
@@ -108,9 +112,10 @@ class ServedModel:
         self._selections = WeakKeyDictionary[OutputSpec, Selection]()
 
     @property
-    def name(self) -> str:
-        """The first of its names."""
-        return self.names[0]
+    def versioned_names(self) -> tuple[str, ...]:
+        """Its names with its version, as name@version; none if it has no version."""
+        version = self.ref.version
+        return tuple(f"{name}@{version}" for name in self.names) if version else ()
 
     @property
     def max_tokenized(self) -> int:
@@ -186,13 +191,16 @@ def counted(model: ServedModel) -> Iterator[None]:
 class Models:
     """The models of a process, by their names; none until the first is ready.
 
-    Any thread reads it, without a lock: a change replaces what it reads. Names that several models
-    have belong to the one whose bundle has it, else to the one that was added first.
+    Any thread reads it, without a lock: a change replaces what it reads. A name that several models
+    have belongs to the one whose bundle has it, else to the one that was added first. The others
+    are found by the name and their version, as name@version.
     """
 
     def __init__(self) -> None:
         self._models: tuple[ServedModel, ...] = ()
         self._by_name: Mapping[str, ServedModel] = {}
+        self._addresses: Mapping[str, ServedModel] = {}
+        self._by_key = WeakValueDictionary[str, ServedModel]()
         self._default: ServedModel | None = None
         self._limits: Limits | None = None
 
@@ -204,10 +212,11 @@ class Models:
             default: serve requests that name no model with it; otherwise, the first one does.
 
         Raises:
-            ValueError: a model would not be found by its first name.
+            ValueError: another model has its first name, and the same version.
         """
         with model.admission.lock:
             self._replace((*self._models, model), model if default else self._default)
+            self._by_key[model.key] = model
 
     def swap(self, name: str, new: ServedModel) -> ServedModel:
         """Replace a model in one step, and return the old one; see `remove`.
@@ -222,6 +231,7 @@ class Models:
             old = self.get(name)
             models = tuple(new if each is old else each for each in self._models)
             self._replace(models, new if old is self._default else self._default)
+            self._by_key[new.key] = new
             old.retire()
         return old
 
@@ -240,15 +250,22 @@ class Models:
 
     def _replace(self, models: tuple[ServedModel, ...], default: ServedModel | None) -> None:
         owners = {model.ref.name: model for model in reversed(models)}
+        for names in (lambda each: each.names, lambda each: each.versioned_names):
+            for model in models:
+                for name in names(model):
+                    owners.setdefault(name, model)
+        first = dict[ServedModel, str]()
         for model in models:
-            for name in model.names:
-                owners.setdefault(name, model)
-        for model in models:
-            if owners[model.name] is not model:
-                raise ValueError(f"{model.name} is a name of another model; swap it, or rename one")
+            address = next((n for n in _first_names(model) if owners[n] is model), None)
+            if address is None:
+                raise ValueError(f"{model.names[0]} is a name of another model; {RENAME}")
+            first[model] = address
+        for model, address in first.items():
+            model.name = address
         # In the order of the models.
-        names = (name for model in models for name in model.names)
+        names = (name for model in models for name in (*model.names, model.name))
         self._by_name = {name: owners[name] for name in names}
+        self._addresses = owners
         limits = [dataclasses.asdict(model.limits) for model in models]
         self._limits = (
             Limits(**{name: max(each[name] for each in limits) for name in limits[0]})
@@ -265,7 +282,10 @@ class Models:
 
     @property
     def by_name(self) -> Mapping[str, ServedModel]:
-        """The models by each name, in the order in which they were added."""
+        """The models by each name, in the order in which they were added.
+
+        Names with a version are left out, unless the model has no other.
+        """
         return self._by_name
 
     @property
@@ -279,14 +299,34 @@ class Models:
             raise Unavailable(Reason.LOADING)
         return self._limits
 
-    def get(self, name: str = "") -> ServedModel:
+    def addresses(self, model: ServedModel) -> tuple[str, ...]:
+        """Return all names by which requests find a model, its first name first."""
+        found = (model.name, *(name for name, each in self._addresses.items() if each is model))
+        return tuple(dict.fromkeys(found))
+
+    def serves(self, name: str) -> bool:
+        """Return whether a name is one of a model's."""
+        return name in self._addresses
+
+    def get(self, name: str = "", *tasks: str) -> ServedModel:
         """Return the model that a request names; without a name, the default one.
+
+        Args:
+            name: one of its names, as name or name@version.
+            tasks: what a request without a name needs; then another model answers if the default
+                one has none of these tasks.
 
         Raises:
             Unavailable: the first model is still being loaded.
             NotFound: there is none of that name.
         """
-        model = self._by_name.get(name) if name else self._default
+        if name:
+            model = self._addresses.get(name)
+        else:
+            model = self._default
+            if tasks and model is not None and model.description.task not in tasks:
+                fit = (each for each in self._models if each.description.task in tasks)
+                model = next(fit, model)
         if model is not None:
             return model
         if self._default is None:
@@ -294,14 +334,28 @@ class Models:
         raise NotFound(Reason.NOT_SERVED, "model", names=", ".join(self._by_name))
 
     def bind(self, name: str = "") -> ServedModel:
-        """Return the model that a request names, which stays until the request releases it.
+        """Return the model of a request, which stays until the request releases it.
+
+        Args:
+            name: the key of the model that it was decoded for, or a name as in `get`.
 
         Raises:
-            Unavailable, NotFound: see `get`.
+            Unavailable: that model was replaced meanwhile, and has gone. Or see `get`.
+            NotFound: see `get`.
         """
+        decoded_for = self._by_key.get(name)
         while True:
-            model = self.get(name)
+            model = decoded_for or self.get(name)
             with model.admission.lock:
-                if not model.retired:  # it was not replaced meanwhile
+                # One that was replaced lives until its last request ends.
+                if not model.retired or (decoded_for is not None and model.bound):
                     model.bound += 1
                     return model
+            if decoded_for is not None:
+                raise Unavailable(Reason.REPLACED)
+
+
+def _first_names(model: ServedModel) -> Iterator[str]:
+    """Return the names that answers may give a model: its first one, if need be with a version."""
+    yield model.names[0]
+    yield from model.versioned_names[:1]

@@ -14,6 +14,7 @@ from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import OutputSpec
 
+LABELLING = ("classify", "rerank")  # tasks of models that give labels of a text
 SCORES = OutputSpec(pooled=False, scores=ALL)
 
 

@@ -211,15 +211,46 @@ def test_a_request_that_is_refused_binds_no_model(process: Process) -> None:
     assert model.bound == 0
 
 
-def test_every_model_is_found_by_its_first_name(process: Process) -> None:
+def test_a_name_that_two_models_have_is_of_the_first_and_both_have_name_at_version(
+    process: Process, expected: dict[str, Floats]
+) -> None:
     first, second = process.load("rope", "search"), process.load("sinusoidal", "search")
     process.models.add(first)
+    process.models.add(second)
+    its = f"search@{second.ref.version}"
+    assert (first.name, second.name) == ("search", its)
+    for name, kind in (
+        ("search", "rope"),
+        (f"search@{first.ref.version}", "rope"),
+        (its, "sinusoidal"),
+    ):
+        np.testing.assert_allclose(process.embed(name), expected[kind], atol=1e-6)
     with pytest.raises(ValueError, match="search is a name of another model"):
-        process.models.add(second)
-    assert process.models.all == (first,)
-    with pytest.raises(ValueError, match="is not named rope"):
-        process.models.swap("rope", second)
-    assert not first.retired
+        process.models.add(process.load("rope", "search"))
+    assert process.models.all == (first, second)
+    process.models.remove("search")
+    assert process.models.get("search") is second
+    with pytest.raises(ValueError, match="is not named other"):
+        process.models.swap("other", first)
+    assert not second.retired
+
+
+def test_a_request_keeps_the_version_that_it_was_decoded_for(
+    process: Process, expected: dict[str, Floats]
+) -> None:
+    old, new = process.load("rope", "search"), process.load("sinusoidal", "search")
+    process.models.add(old)
+    process.gates["rope"].opened.clear()
+    holding = process.submit("search")
+    process.models.swap("search", new)
+    late = process.submit(old.key)
+    process.gates["rope"].opened.set()
+    for handle in (holding, late):
+        np.testing.assert_allclose(vectors(handle), expected["rope"], atol=1e-6)
+    assert old.gone.wait(30)
+    with pytest.raises(Unavailable, match="send it again"):
+        process.embed(old.key)
+    np.testing.assert_allclose(process.embed(new.key), expected["sinusoidal"], atol=1e-6)
 
 
 def test_the_largest_model_sets_the_limits_of_the_process() -> None:

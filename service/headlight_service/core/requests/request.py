@@ -64,7 +64,7 @@ class Request:
     Attributes:
         inputs: texts, pairs of texts or token ids.
         outputs: the requested outputs.
-        model: name of the model; empty: the only one.
+        model: key of the model that the request was decoded for; or a name; empty: the default one.
         size_bytes: size of the message that carried the request.
         deadline: deadline on time.monotonic; infinity for none.
         priority: interactive or bulk.

@@ -40,7 +40,7 @@ def decode_compare(
     return ComparisonRequest(
         inputs,
         OutputSpec(**comparison_outputs(spec), token_info=spec.details),
-        message.model,
+        model.key,
         message.ByteSize(),
         deadline,
         priority_of(message.priority),

@@ -1,18 +1,19 @@
-"""The answer of GetModel."""
+"""The answers of GetModel and ListModels."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from headlight.description import ModelDescription
 from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.client_codec import TRUNCATIONS
+from headlight_service.core.models import Models, ServedModel
 from headlight_service.frontends.contract.answer_encoding import model_ref
 
 
-def describe(told: ModelDescription) -> pb.GetModelResponse:
-    """Return the description of a model as a message."""
+def describe(model: ServedModel, models: Models) -> pb.GetModelResponse:
+    """Return the description of a model, one of `models`, as a message."""
+    told = model.description
     info = pb.ModelInfo(
         positions=told.positions,
         layers=told.layers,
@@ -47,4 +48,21 @@ def describe(told: ModelDescription) -> pb.GetModelResponse:
         variants=[pb.Variant(provider=provider, precision=p) for provider, p in told.variants],
         parity=[pb.Parity(**dataclasses.asdict(entry)) for entry in told.parity],
         quality=[pb.Quality(**dataclasses.asdict(entry)) for entry in told.quality],
+        names=models.addresses(model),
+    )
+
+
+def list_models(models: Models) -> pb.ListModelsResponse:
+    """Return all models in short, as a message. Raises Unavailable while they are being loaded."""
+    default = models.get()
+    return pb.ListModelsResponse(
+        models=[
+            pb.ListedModel(
+                model=model_ref(each.ref),
+                names=models.addresses(each),
+                task=each.description.task,
+                default=each is default,
+            )
+            for each in models.all
+        ]
     )

@@ -85,7 +85,7 @@ def decode_encode(
     return Request(
         inputs,
         decode_outputs(message.outputs, model),
-        message.model,
+        model.key,
         message.ByteSize(),
         deadline,
         priority,
@@ -107,7 +107,7 @@ def decode_tokenize(message: pb.TokenizeRequest, model: ServedModel, client: str
     prompt = prompt_choice(message)
     return Request(
         decode_inputs(message.inputs, model, model.max_tokenized),
-        model=message.model,
+        model=model.key,
         size_bytes=message.ByteSize(),
         client=client,
         prompt_name=prompt.name,
@@ -136,7 +136,7 @@ def decode_occlude(
     return OcclusionRequest(
         inputs,
         OCCLUSION,
-        message.model,
+        model.key,
         message.ByteSize(),
         deadline,
         priority_of(message.priority),

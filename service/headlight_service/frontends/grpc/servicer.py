@@ -11,7 +11,7 @@ from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.contract.answer_forms import OccludedForm, TokenizeForm, UnaryForm
 from headlight_service.frontends.contract.comparison_decoding import decode_compare
 from headlight_service.frontends.contract.comparison_forms import CompareForm
-from headlight_service.frontends.contract.model_description import describe
+from headlight_service.frontends.contract.model_description import describe, list_models
 from headlight_service.frontends.contract.request_decoding import (
     decode_encode,
     decode_occlude,
@@ -88,7 +88,13 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         if call.trace is not None:
             call.trace.stage("reply")
         self._replies.add(call, on_cut=count_stalled(model))
-        return describe(model.description)
+        return describe(model, self._pipeline.models)
+
+    def ListModels(self, request: pb.ListModelsRequest, call: Call) -> pb.ListModelsResponse:
+        if call.trace is not None:
+            call.trace.stage("reply")
+        self._replies.add(call)
+        return list_models(self._pipeline.models)
 
     def drain(self) -> None:
         """Let every stream end once it has answered the requests that it has read."""

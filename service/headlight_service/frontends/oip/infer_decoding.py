@@ -81,7 +81,7 @@ def decode_infer(message: oip.ModelInferRequest, models: Models, call: Call) -> 
     request = Request(
         inputs,
         outputs.spec,
-        model.ref.name,
+        model.key,
         message.ByteSize(),
         min(call.deadline, options.deadline),
         options.priority,

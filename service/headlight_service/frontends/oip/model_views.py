@@ -117,18 +117,29 @@ def view_of(models: Models, name: str, version: str) -> View:
         Unavailable: the first model is still being loaded.
     """
     if not name:
-        found = View("embedding", models.get())
+        found = View("embedding", models.get("", "embed"))
     else:
         known = {
             alias + SUFFIXES[view.kind]: view
             for view in views(models)
-            for alias in view.model.names
+            for alias in models.addresses(view.model)
         }
         if name not in known:
-            served = ", ".join(known) or models.get().name  # raises: still being loaded
+            named = (
+                alias + SUFFIXES[view.kind]
+                for view in views(models)
+                for alias, owner in models.by_name.items()
+                if owner is view.model
+            )
+            served = ", ".join(named) or models.get().name  # raises: still being loaded
             raise NotFound(Reason.NOT_SERVED, "model_name", names=served)
         found = known[name]
     if version not in ("", found.model.ref.version):
+        alias = name.removesuffix(SUFFIXES[found.kind])
+        for view in views(models):
+            its = view.kind, view.model.ref.version
+            if its == (found.kind, version) and alias in view.model.names:
+                return view
         raise NotFound(
             Reason.OTHER_VERSION,
             "model_version",

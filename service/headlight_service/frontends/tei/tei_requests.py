@@ -98,6 +98,7 @@ def tokenize_request(
         prompt = model.runtime.prompts.choose(prompt_name, None)
     return Request(
         [prompt.text + text if text or model.empty_texts == "encode" else text for text in texts],
+        model=model.key,
         size_bytes=size_bytes,
         client=client,
         prompt_text="",

@@ -44,6 +44,7 @@ def decode_embed(
     request = Request(
         [message.inputs],
         outputs,
+        model.key,
         size_bytes=message.ByteSize(),
         deadline=call.deadline,
         client=call.client,

@@ -27,6 +27,7 @@ from headlight_service.frontends.grpc.tei.tei_decoding import (
 )
 from headlight_service.frontends.grpc.tei.tei_streams import LabelStream, TokenStream, VectorStream
 from headlight_service.frontends.grpc.transport.grpc_call import Call
+from headlight_service.frontends.scoring import LABELLING
 from headlight_service.frontends.tei.service_info import service_info
 from headlight_service.frontends.tei.tei_requests import (
     NO_DECODING,
@@ -41,7 +42,6 @@ MODEL_TYPES = {
     "rerank": pb.MODEL_TYPE_RERANKER,
     "classify": pb.MODEL_TYPE_CLASSIFIER,
 }
-LABELLING = ("classify", "rerank")  # tasks of models that give labels of a text
 NO_RANK_STREAM = "a ranking needs all texts: call tei.v1.Rerank with them in one message"
 CALLS = {"embed": "tei.v1.Embed", "rerank": "tei.v1.Rerank", "classify": "tei.v1.Predict"}
 
@@ -114,7 +114,7 @@ class TeiServicer:
         self._streams.drain()
 
     def _vectors(self, request: pb.EmbedRequest | pb.EmbedAllRequest, call: Call) -> bytes:
-        call.edge, model = ONE_TEXT, self._pipeline.models.get()
+        call.edge, model = ONE_TEXT, self._pipeline.models.get("", "embed")
         return self._answered(call, model, *decode_embed(request, model, call))
 
     def _labels(self, request: pb.PredictRequest | pb.PredictPairRequest, call: Call) -> bytes:
@@ -141,7 +141,7 @@ class TeiServicer:
 
     def _model_for(self, what: str, *tasks: str) -> ServedModel:
         """Return the model. Raises NotServed: it has none of these tasks, and gives no `what`."""
-        model = self._pipeline.models.get()
+        model = self._pipeline.models.get("", *tasks)
         if model.description.task not in tasks:
             raise _gives_no(model, what)
         return model

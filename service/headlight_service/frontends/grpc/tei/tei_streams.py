@@ -17,6 +17,7 @@ from headlight_service.frontends.grpc.tei.tei_decoding import (
     decode_predict,
     decode_tokenize,
 )
+from headlight_service.frontends.scoring import LABELLING
 
 
 class VectorStream(RequestStream[Message, Message]):
@@ -25,7 +26,8 @@ class VectorStream(RequestStream[Message, Message]):
     ordered = True
 
     def decode(self, request: Any) -> Decoded[Message]:
-        decoded, form = decode_embed(request, self._pipeline.models.get(), self._call)
+        model = self._pipeline.models.get("", "embed")
+        decoded, form = decode_embed(request, model, self._call)
         response: type[Message] = pb.EmbedAllResponse
         if isinstance(request, pb.EmbedRequest):
             response = pb.EmbedResponse
@@ -45,7 +47,7 @@ class LabelStream(RequestStream[Message, pb.PredictResponse]):
     ordered = True
 
     def decode(self, request: Any) -> Decoded[pb.PredictResponse]:
-        decoded, form = decode_predict(request, self._pipeline.models.get(), self._call)
+        decoded, form = decode_predict(request, self._pipeline.models.get("", *LABELLING), self._call)
 
         def messages(answer: Answer) -> Iterator[pb.PredictResponse]:
             yield pb.PredictResponse.FromString(form.encode(answer))

@@ -101,7 +101,7 @@ async def _encode(exchange: Exchange) -> Response:
 
 def _encode_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Request, JsonEncodeForm]:
     request, message, encoding = _decoded(pb.EncodeRequest, decode_encode, exchange, body)
-    most = _largest(exchange, message.model)
+    most = _largest(exchange)
     return request, JsonEncodeForm(encoding, most, dry_run=message.dry_run)
 
 
@@ -115,7 +115,7 @@ def _compare_request(
     exchange: Exchange, body: dict[str, Any]
 ) -> tuple[ComparisonRequest, JsonCompareForm]:
     request, message, encoding = _decoded(pb.CompareRequest, decode_compare, exchange, body)
-    most = _largest(exchange, message.model)
+    most = _largest(exchange)
     return request, JsonCompareForm(encoding, most, dry_run=message.dry_run)
 
 
@@ -133,8 +133,9 @@ def _occlude_request(
 
 
 async def _model(exchange: Exchange) -> Response:
-    model = exchange.door.pipeline.models.get(exchange.query.get("model", ""))
-    return Response(orjson.dumps(json_value(describe(model.description))))
+    models = exchange.door.pipeline.models
+    model = models.get(exchange.query.get("model", ""))
+    return Response(orjson.dumps(json_value(describe(model, models))))
 
 
 def _decoded(
@@ -153,6 +154,6 @@ def _decoded(
     return request, message, encoding
 
 
-def _largest(exchange: Exchange, model: str) -> int:
-    """Return the bytes of the largest answer of a model."""
-    return largest_output(exchange.door.pipeline.models.get(model).admission.outputs.limit)
+def _largest(exchange: Exchange) -> int:
+    """Return the bytes of the largest answer; all models share them."""
+    return largest_output(exchange.door.pipeline.models.get().admission.outputs.limit)

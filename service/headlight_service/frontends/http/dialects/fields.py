@@ -22,14 +22,17 @@ def optional(body: dict[str, Any], name: str, kind: type, named: Phrase) -> Any:
     return value
 
 
-def requested_model(exchange: Exchange, body: dict[str, Any]) -> ServedModel:
-    """Return the model that a body names; of another name, with `--any-model-name`, the default."""
+def requested_model(exchange: Exchange, body: dict[str, Any], *tasks: str) -> ServedModel:
+    """Return the model that a body names; else the default one of these tasks.
+
+    So, too, if it names one that is not served, with `--any-model-name`.
+    """
     models = exchange.door.pipeline.models
     try:
-        return models.get(optional(body, "model", str, Phrase.TEXT) or "")
+        return models.get(optional(body, "model", str, Phrase.TEXT) or "", *tasks)
     except NotFound:
         if exchange.door.options.any_model_name:
-            return models.get()
+            return models.get("", *tasks)
         raise
 
 

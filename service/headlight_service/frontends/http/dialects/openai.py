@@ -107,7 +107,7 @@ async def _embeddings(exchange: Exchange) -> Response:
 
 def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request, str]:
     """Return the model, the request and the form of the vectors."""
-    model = requested_model(exchange, body)
+    model = requested_model(exchange, body, "embed")
     with counted(model):
         form = optional(body, "encoding_format", str, Phrase.FLOAT_OR_BASE64) or "float"
         if form not in ("float", "base64"):
@@ -118,7 +118,7 @@ def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Req
         request = Request(
             decode_inputs(body["input"], model),
             outputs_of(dimensions),
-            model.ref.name,
+            model.key,
             prompt_name=optional(body, "prompt_name", str, Phrase.TEXT),
             truncation=_truncation(optional(body, "truncate", str, Phrase.ENDS)),
         )

@@ -79,7 +79,7 @@ class Ranking(NamedTuple):
 
 def decode(exchange: Exchange, body: dict[str, Any]) -> Ranking:
     """Return the request of a body with `documents`. Raises InvalidInput."""
-    model = requested_model(exchange, body)
+    model = requested_model(exchange, body, "rerank")
     with counted(model):
         check_ranks(model)
         query = body.get("query")
@@ -93,9 +93,8 @@ def decode(exchange: Exchange, body: dict[str, Any]) -> Ranking:
             raise InvalidInput("instruction", Reason.NOT_APPLIED)
         if body.get("rank_fields") not in (None, [], ["text"]):
             raise InvalidInput("rank_fields", Reason.NOT_APPLIED)
-        request = Request(
-            [Pair(query, text) for text in texts], SCORES, model.ref.name, truncation="cut_end"
-        )
+        pairs = [Pair(query, text) for text in texts]
+        request = Request(pairs, SCORES, model.key, truncation="cut_end")
         return Ranking(
             model,
             request,

@@ -26,7 +26,7 @@ from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Headers, Refusal, refused
 from headlight_service.frontends.http.json_answers import JsonForm, lists_of
-from headlight_service.frontends.scoring import SCORES, check_scores, scored
+from headlight_service.frontends.scoring import LABELLING, SCORES, check_scores, scored
 from headlight_service.frontends.tei.service_info import compute_report, service_info
 from headlight_service.frontends.tei.tei_requests import (
     NO_DECODING,
@@ -120,7 +120,7 @@ async def _embeddings(exchange: Exchange, model: ServedModel, request: Request) 
 
 
 def _embed_request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request]:
-    model = exchange.door.pipeline.models.get()
+    model = exchange.door.pipeline.models.get("", "embed")
     with counted(model):
         if optional(body, "encoding_format", str, Phrase.FLOAT) not in (None, "float"):
             raise InvalidInput("encoding_format", Reason.ONLY_FLOAT)
@@ -142,7 +142,7 @@ async def _embed_all(exchange: Exchange) -> Response:
 
 
 def _embed_all_request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request]:
-    model = exchange.door.pipeline.models.get()
+    model = exchange.door.pipeline.models.get("", "embed")
     with counted(model):
         return model, _request(model, _inputs(body.get("inputs"), model), TOKEN_VECTORS, body)
 
@@ -162,7 +162,7 @@ async def _similarities(exchange: Exchange, model: ServedModel, request: Request
 
 
 def _similarity_request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request]:
-    model = exchange.door.pipeline.models.get()
+    model = exchange.door.pipeline.models.get("", "embed")
     with counted(model):
         inputs = optional(body, "inputs", dict, Phrase.OBJECT) or {}
         source, sentences = inputs.get("source_sentence"), inputs.get("sentences")
@@ -215,7 +215,8 @@ def _tokenize_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Request
 
 async def _info(exchange: Exchange) -> Response:
     pipeline = exchange.door.pipeline
-    told = dataclasses.asdict(service_info(pipeline.models.get(), pipeline.tokenizers.count))
+    model = pipeline.models.get(exchange.query.get("model", ""))
+    told = dataclasses.asdict(service_info(model, pipeline.tokenizers.count))
     task, pooling, labels = (told.pop(name) for name in ("task", "pooling", "labels"))
     about = {
         "id2label": {str(at): label for at, label in enumerate(labels)},
@@ -239,7 +240,7 @@ def _rerank_request(exchange: Exchange, body: dict[str, Any]) -> _Answer:
     """Return what ranks `documents` in the form of other tools, or `texts` in TEI's."""
     if "documents" in body:
         return ranked_documents.decode(exchange, body).respond
-    model = exchange.door.pipeline.models.get()
+    model = exchange.door.pipeline.models.get("", "rerank")
     with counted(model):
         query, texts = body.get("query"), body.get("texts")
         if type(query) is not str:
@@ -268,7 +269,7 @@ def _rerank_request(exchange: Exchange, body: dict[str, Any]) -> _Answer:
 
 
 async def _predict(exchange: Exchange) -> Response:
-    _check_task(exchange, "classes", "classify", "rerank")
+    _check_task(exchange, "classes", *LABELLING)
     model, request, raw, several = await exchange.decoded(_predict_request)
     answer, headers = await _answered(exchange, model, request)
     found = [
@@ -282,7 +283,7 @@ def _predict_request(
     exchange: Exchange, body: dict[str, Any]
 ) -> tuple[ServedModel, Request, bool, bool]:
     """Return the model, the request, whether scores are raw, and whether it is a list of inputs."""
-    model = exchange.door.pipeline.models.get()
+    model = exchange.door.pipeline.models.get("", *LABELLING)
     with counted(model):
         check_scores(model)
         value = body.get("inputs")
@@ -307,7 +308,7 @@ def _texts(field: str, value: Any) -> Input:
 
 
 def _check_task(exchange: Exchange, what: str, *tasks: str) -> None:
-    model = exchange.door.pipeline.models.get().description
+    model = exchange.door.pipeline.models.get("", *tasks).description
     if model.task not in tasks:
         raise refused(424, gives_no(model, what, CALLS))
 
@@ -328,6 +329,7 @@ def _request(
     return Request(
         inputs,
         outputs,
+        model.key,
         prompt_name=optional(parameters, "prompt_name", str, Phrase.TEXT),
         truncation=truncation_of(
             optional(parameters, "truncate", bool, Phrase.TRUE_OR_FALSE),

@@ -15,6 +15,7 @@ from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.json_answers import JsonForm
 from headlight_service.frontends.scoring import (
+    LABELLING,
     SCORES,
     Scored,
     check_ranks,
@@ -73,7 +74,7 @@ async def _classify(exchange: Exchange) -> Response:
 
 
 def _score_request(exchange: Exchange, body: dict[str, Any]) -> _Asked:
-    model = requested_model(exchange, body)
+    model = requested_model(exchange, body, "rerank")
     with counted(model):
         check_ranks(model)
         first, second = next((pair for pair in SIDES if pair[1] in body), SIDES[0])
@@ -94,7 +95,7 @@ def _score_request(exchange: Exchange, body: dict[str, Any]) -> _Asked:
 
 
 def _classify_request(exchange: Exchange, body: dict[str, Any]) -> _Asked:
-    model = requested_model(exchange, body)
+    model = requested_model(exchange, body, *LABELLING)
     with counted(model):
         check_scores(model)
         inputs: list[Input] = [*_texts(body, "input", model)]
@@ -107,7 +108,7 @@ def _classify_request(exchange: Exchange, body: dict[str, Any]) -> _Asked:
 def _asked(
     model: ServedModel, inputs: list[Input], body: dict[str, Any], names: dict[Path, Path]
 ) -> _Asked:
-    request = Request(inputs, SCORES, model.ref.name, truncation=_truncation(body, model))
+    request = Request(inputs, SCORES, model.key, truncation=_truncation(body, model))
     return _Asked(
         model,
         request,

@@ -47,7 +47,7 @@ async def _vectors(exchange: Exchange) -> Response:
 
 def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request, bool]:
     """Return the model, the request, and whether it is one of several texts."""
-    model = exchange.door.pipeline.models.get()
+    model = exchange.door.pipeline.models.get("", "embed")
     texts = body.get("texts")
     several = texts is not None
     with counted(model):
@@ -58,7 +58,7 @@ def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Req
         _check_pooling(config, model)
         dimensions = optional(config, "dimensions", int, Phrase.WHOLE)
         request = Request(
-            inputs, outputs_of(dimensions), model.ref.name, prompt_name=_prompt(config, model)
+            inputs, outputs_of(dimensions), model.key, prompt_name=_prompt(config, model)
         )
     return model, request, several
 
@@ -73,7 +73,7 @@ def _vectors_of(answer: Answer, inputs: list[Input], several: bool) -> Response:
 
 
 async def _meta(exchange: Exchange) -> Response:
-    model = exchange.door.pipeline.models.get()
+    model = exchange.door.pipeline.models.get("", "embed")
     return json_response(
         {
             "model": model.name,

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from headlight.errors import BundleError
+from headlight.runtime import Runtime
 from headlight_service.app.allocator import configure_allocator
 from headlight_service.app.assembly import load
 from headlight_service.app.lifecycle import (
@@ -29,6 +30,7 @@ from headlight_service.app.lifecycle import (
 from headlight_service.app.model_preparation import ExportFailed, prepare
 from headlight_service.app.startup_steps import StartupSteps
 from headlight_service.config.command_line import ConfigError
+from headlight_service.config.model_entries import entries_of
 from headlight_service.config.options import Config
 from headlight_service.security.access_policy import security_of
 from headlight_service.telemetry import text_logs, tracing, uncaught_errors
@@ -71,26 +73,30 @@ async def serve(config: Config, spans: Tracing | None) -> NoReturn:
 
 
 def check(config: Config) -> int:
-    """Check certificates, tokens, bundle and golden inputs; print the result in one line."""
+    """Check certificates, tokens, bundle and golden inputs; print a line for each model."""
     # Without a handler, `logging` would print errors on the way, too.
     logging.getLogger().addHandler(logging.NullHandler())
     security_of(config, Metrics())
     steps = StartupSteps()
     try:
-        bundle = asyncio.run(prepare(config, os.environ, steps))
-        runtime = load(dataclasses.replace(config, model=None, bundle=bundle), steps)
+        for entry in entries_of(config):
+            bundle = asyncio.run(prepare(entry.config, os.environ, steps))
+            runtime = load(dataclasses.replace(entry.config, model=(), bundle=bundle), steps)
+            sys.stdout.write(_checked(runtime))
+            runtime.close()
     except ExportFailed as error:
         sys.stderr.write(f"error: {error}\n")
         return EXIT_FAILED
     except BundleError as error:
         sys.stderr.write(f"error: {error.message}\n")
         return EXIT_BUNDLE
+    return EXIT_OK
+
+
+def _checked(runtime: Runtime) -> str:
     manifest = runtime.bundle.manifest
     using = f"{runtime.provider}/{runtime.precision}"
-    sys.stdout.write(
-        f"ok: {manifest.name} {manifest.version} sha256:{runtime.bundle.sha256} on {using}\n"
-    )
-    return EXIT_OK
+    return f"ok: {manifest.name} {manifest.version} sha256:{runtime.bundle.sha256} on {using}\n"
 
 
 if __name__ == "__main__":

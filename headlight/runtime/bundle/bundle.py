@@ -28,6 +28,30 @@ from headlight.runtime.bundle.manifest_fields import MANIFEST
 from headlight.runtime.bundle.onnx_file import ExternalData, external_data
 
 
+def read_manifest(path: Path, sha256: str | None = None) -> tuple[Manifest, str]:
+    """Return the manifest of a bundle, and its digest. No other file is read.
+
+    Raises:
+        BundleError: it cannot be read, or has another digest than `sha256`.
+    """
+    try:
+        if not (path / MANIFEST).is_file():  # reading a FIFO would block
+            raise OSError
+        raw = (path / MANIFEST).read_bytes()
+    except OSError:
+        raise BundleError(
+            f"cannot be read in {path}; is this a bundle made by `headlight export`?", MANIFEST
+        ) from None
+    digest = hashlib.sha256(raw).hexdigest()
+    if sha256 is not None and sha256.lower() != digest:
+        raise BundleError(f"has the digest {digest}, not {sha256.lower()} as demanded", MANIFEST)
+    try:
+        values = json.loads(raw, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):  # the latter from deeply nested brackets
+        raise BundleError("is not JSON", MANIFEST) from None
+    return Manifest.parse(values), digest
+
+
 class Bundle:
     """A verified bundle directory.
 
@@ -61,24 +85,7 @@ class Bundle:
             BundleError: naming the file at fault.
         """
         self.path = path
-        try:
-            if not (path / MANIFEST).is_file():  # reading a FIFO would block
-                raise OSError
-            raw = (path / MANIFEST).read_bytes()
-        except OSError:
-            raise BundleError(
-                f"cannot be read in {path}; is this a bundle made by `headlight export`?", MANIFEST
-            ) from None
-        self.sha256 = hashlib.sha256(raw).hexdigest()
-        if sha256 is not None and sha256.lower() != self.sha256:
-            raise BundleError(
-                f"has the digest {self.sha256}, not {sha256.lower()} as demanded", MANIFEST
-            )
-        try:
-            values = json.loads(raw, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError):  # the latter from deeply nested brackets
-            raise BundleError("is not JSON", MANIFEST) from None
-        self.manifest = Manifest.parse(values)
+        self.manifest, self.sha256 = read_manifest(path, sha256)
         self.graphs: dict[str, OnnxGraph] = {}
         self.files: dict[str, File] = {}
         self._verify(opens)

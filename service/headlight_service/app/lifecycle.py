@@ -25,6 +25,7 @@ from headlight_service.app.listen_addresses import PortTaken, bind, taken
 from headlight_service.app.liveness import Liveness
 from headlight_service.app.model_preparation import ExportFailed, prepare
 from headlight_service.app.operational_http import Listener, respond, service_pages
+from headlight_service.app.resources import check_memory
 from headlight_service.app.server_setup import (
     GRPC,
     Servicers,
@@ -36,6 +37,7 @@ from headlight_service.app.server_setup import (
 )
 from headlight_service.app.startup_steps import WARMING_UP, StartupSteps
 from headlight_service.config.command_line import ConfigError
+from headlight_service.config.model_entries import entries_of
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.admission.rate_limit import quotas_of
@@ -85,7 +87,7 @@ class Server:
         self._tracing = tracing
         self._metrics = Metrics()
         self._models = Models()
-        self._readiness = Readiness(partial(unserved, self._models))
+        self._readiness = Readiness(partial(unserved, self._models), self._models.serves)
         self._steps = StartupSteps()
         self._liveness = Liveness(config.stuck_seconds)
         self._metrics.ready.set_function(lambda: self._readiness.serving)
@@ -168,32 +170,37 @@ class Server:
             address = Address(config.grpc.host, reserved.getsockname()[1])
             self._api = api = self._reserve_api(access, address.port)
             http = await self._answer_probes(address.port)
-            runtime = await self._load()
-            if runtime is None:
+            executor = await self._load()
+            if executor is None:
                 return None
-            executor = Executor(config, runtime.workers.streams, self._on_lost)
             self._liveness.add("batches", lambda: executor.scheduler.heartbeat.stalled_seconds)
-            model = assemble(runtime, config, self._metrics, executor, self._tracing)
-            self._models.add(model)
             bind(self._grpc, address, access.credentials)
         await self._grpc.start()
         if api is not None and not start_api(api, config):
             self._api = api = None
         self._readiness.set(serving=True)
-        ref, table = model.ref, _table(model, config, address, http, api)
-        log.info(
-            "serving",
-            extra={
+        self._log_serving(address, http, api)
+        return executor
+
+    def _log_serving(self, address: Address, http: Address, api: HttpServer | None) -> None:
+        """Log the models: the default one, which a terminal shows with the addresses, last."""
+        default = self._models.get()
+        table = _table(self._models, default, self._config, address, http, api)
+        for model in (*(each for each in self._models.all if each is not default), default):
+            ref = model.ref
+            extra: dict[str, object] = {
                 "event": "serving",
-                "text": f"serving; Ctrl-C stops it\n\n{table}\n",
                 "provider": ref.provider,
                 "precision": ref.precision,
                 "model_name": ref.name,
                 "version": ref.version,
                 "sha256": ref.bundle_sha256,
-            },
-        )
-        return executor
+            }
+            if len(self._models.all) > 1:
+                extra["names"] = list(self._models.addresses(model))
+            shown = f"serving; Ctrl-C stops it\n\n{table}\n"
+            extra["text"] = shown if model is default else f"serving {model.name}"
+            log.info("serving", extra=extra)
 
     def _reserve_api(self, access: AccessPolicy, grpc_port: int) -> HttpServer | None:
         """Reserve the port of the HTTP frontend; None: it is off, or the default port is taken."""
@@ -238,29 +245,50 @@ class Server:
     def _is_stalled(self) -> bool:
         return self._liveness.stalled_at is not None
 
-    async def _load(self) -> Runtime | None:
-        """Return the runtime, checked and warm; None if a signal came first."""
-        preparing = asyncio.create_task(
-            prepare(self._config, os.environ, self._steps), name="prepare"
-        )
+    async def _load(self) -> Executor | None:
+        """Load one model after the other, and return their executor; None if a signal came first.
+
+        Raises:
+            ConfigError, BundleError, ExportFailed: a model cannot be served.
+        """
+        entries, executor = entries_of(self._config), None
+        for number, (config, default) in enumerate(entries, 1):
+            self._steps.begin(number, len(entries))
+            runtime = await self._load_model(config)
+            if runtime is None:
+                return None
+            if executor is None:
+                executor = Executor(self._config, runtime.workers.streams, self._on_lost)
+            model = assemble(runtime, config, self._metrics, executor, self._tracing)
+            try:
+                self._models.add(model, default=default)
+            except ValueError as error:
+                raise ConfigError(f"model {number} of {len(entries)}: {error}") from None
+        return executor
+
+    async def _load_model(self, config: Config) -> Runtime | None:
+        """Return the runtime of a model, checked and warm; None if a signal came first."""
+        preparing = asyncio.create_task(prepare(config, os.environ, self._steps), name="prepare")
         await asyncio.wait((preparing, self._stop), return_when=asyncio.FIRST_COMPLETED)
         if self._stop.done():  # Ctrl-C ends an export too, which is no failure then
             preparing.cancel()
             await asyncio.gather(preparing, return_exceptions=True)
             return None
-        self._config = dataclasses.replace(self._config, model=None, bundle=preparing.result())
+        config = dataclasses.replace(config, model=(), bundle=preparing.result())
         loader = ThreadPoolExecutor(1, thread_name_prefix="load")
-        loading = self._loop.run_in_executor(loader, self._load_now)
+        loading = self._loop.run_in_executor(loader, self._load_now, config)
         loader.shutdown(wait=False)  # after the load
         await asyncio.wait((loading, self._stop), return_when=asyncio.FIRST_COMPLETED)
         return loading.result() if loading.done() else None
 
-    def _load_now(self) -> Runtime:
+    def _load_now(self, config: Config) -> Runtime:
         stand_behind()  # includes the threads that the libraries start
-        runtime = load(self._config, self._steps)
+        if config.bundle is not None:
+            check_memory(config, config.bundle, memory_limit())
+        runtime = load(config, self._steps)
         self._steps(WARMING_UP)
         with fitting():
-            runtime.warm_up(self._config.warm_up_lengths)
+            runtime.warm_up(config.warm_up_lengths)
         # These objects stay: collecting them now and then would stop all threads for 20 ms.
         gc.collect()
         gc.freeze()
@@ -353,7 +381,12 @@ class Server:
 
 
 def _table(
-    model: ServedModel, config: Config, grpc: Address, http: Address, api: HttpServer | None
+    models: Models,
+    model: ServedModel,
+    config: Config,
+    grpc: Address,
+    http: Address,
+    api: HttpServer | None,
 ) -> str:
     """Return what a person sees on a terminal once the service answers."""
     manifest, ref = model.runtime.bundle.manifest, model.ref
@@ -377,6 +410,7 @@ def _table(
         commands=[*commands, "info"],
         client_options=[name for name, needed in options.items() if needed is not None],
         page=config.page == "on",
+        others=[(each.name, each.ref) for each in models.all if each is not model],
     )
 
 

@@ -43,7 +43,7 @@ async def prepare(config: Config, environ: Mapping[str, str], steps: StartupStep
     if config.bundle is not None:
         return config.bundle
     try:
-        model = await asyncio.to_thread(find_model, config.model, config.revision)
+        model = await asyncio.to_thread(find_model, next(iter(config.model), None), config.revision)
         options = _export_options(config)
         if isinstance(model, Path):
             # A precision is chosen among those of the bundle; the others only an export can set.

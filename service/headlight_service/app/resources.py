@@ -6,9 +6,10 @@ import asyncio
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
-from headlight.errors import InvalidInput, Unavailable
-from headlight.runtime.bundle.bundle import Bundle
+from headlight.errors import BundleError, InvalidInput, Unavailable
+from headlight.runtime.bundle.bundle import Bundle, read_manifest
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.providers.worker_layout import share, usable_cpus
 from headlight_service.app.assembly import limits
@@ -16,8 +17,14 @@ from headlight_service.app.executor import output_limit
 from headlight_service.app.model_preparation import ExportFailed, prepare
 from headlight_service.app.startup_steps import StartupSteps
 from headlight_service.config.command_line import ConfigError
+from headlight_service.config.model_entries import entries_of
 from headlight_service.config.options import Config
-from headlight_service.core.admission.working_memory import MIB, batches_at_once, text_bytes
+from headlight_service.core.admission.working_memory import (
+    MIB,
+    batches_at_once,
+    resident_bytes,
+    text_bytes,
+)
 
 PROCESS_BYTES = 300 * MIB  # Python and the libraries, under load
 # Peak while the weights are opened (docs/performance.md, "Memory of the weights"), in halves.
@@ -51,6 +58,34 @@ class Resources:
     def memory(self) -> int:
         """Bytes of the container: the sum, rounded up to `STEP`."""
         return -(-sum(self.parts.values()) // STEP) * STEP
+
+
+def check_memory(config: Config, bundle: Path, limit: int | None) -> None:
+    """Refuse a model that would not fit beside what the process has in memory, before it is loaded.
+
+    Args:
+        config: its options.
+        bundle: its folder.
+        limit: memory limit of the container in bytes; None: there is none.
+
+    Raises:
+        BundleError: with the numbers.
+    """
+    if limit is None:
+        return
+    provider = "cpu" if config.provider == "auto" else config.provider
+    try:
+        manifest, _ = read_manifest(bundle, config.bundle_sha256)
+        weights = weight_bytes(manifest, provider, config.precision)
+    except BundleError:  # the loading will say so, or find a GPU
+        return
+    peak, resident = weights * WEIGHT_HALVES[provider] // 2, resident_bytes()
+    if resident + peak > limit:
+        raise BundleError(
+            f"loading {manifest.name} takes up to {peak / MIB:.0f} MiB, "
+            f"{WEIGHT_HALVES[provider] / 2:g} times its weights, beside {resident / MIB:.0f} MiB "
+            f"in use; the memory limit is {limit / MIB:.0f} MiB: raise it, or serve fewer models"
+        )
 
 
 def resources_of(config: Config, manifest: Manifest, cpus: int) -> Resources:
@@ -146,15 +181,32 @@ def compute(
     """
     try:
         config = Config.parse(arguments, os.environ)
-        manifest = Bundle(
-            asyncio.run(prepare(config, os.environ, StartupSteps(tell))), config.bundle_sha256
-        ).manifest
+        models = [
+            (entry.config, asyncio.run(prepare(entry.config, os.environ, StartupSteps(tell))))
+            for entry in entries_of(config)
+        ]
     except ConfigError as error:
         raise InvalidInput("", str(error)) from None
     except ExportFailed as error:
         raise Unavailable(str(error)) from None
-    resources = resources_of(config, manifest, usable_cpus() if cpus is None else cpus)
-    return resources, (
-        f"{manifest.name}: provider {config.provider}, precision {config.precision}, "
-        f"attention {config.attention}, streams {resources.streams}, threads {resources.threads}"
-    )
+    cpus = usable_cpus() if cpus is None else cpus
+    found, titles = list[Resources](), list[str]()
+    for own, bundle in models:
+        manifest = Bundle(bundle, own.bundle_sha256).manifest
+        found.append(resources_of(own, manifest, cpus))
+        titles.append(
+            f"{manifest.name}: provider {own.provider}, precision {own.precision}, "
+            f"attention {own.attention}"
+        )
+    resources = together(found)
+    titles[-1] += f", streams {resources.streams}, threads {resources.threads}"
+    return resources, "; ".join(titles)
+
+
+def together(models: Sequence[Resources]) -> Resources:
+    """Return what one process needs for several models: they share all but their weights."""
+    parts = {
+        name: (sum if name == "weights" else max)([each.parts[name] for each in models])
+        for name in REASONS
+    }
+    return dataclasses.replace(models[0], parts=parts)

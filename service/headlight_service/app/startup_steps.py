@@ -21,13 +21,20 @@ class StartupSteps:
         tell: receives each step; None: the log does.
 
     Attributes:
-        current: the last step, as "step 3 of 9: tracing the graph".
+        current: the last step, as "step 3 of 9: tracing the graph"; of several models, as
+            "model 2 of 3, step 3 of 9: tracing the graph".
     """
 
     def __init__(self, tell: Callable[[str], object] | None = None) -> None:
         self.current = "preparing the model"  # PyTorch loads for seconds before the first step
         self._tell = tell
         self._exported = 0  # number of the export's steps
+        self._model = ""
+
+    def begin(self, number: int, count: int) -> None:
+        """Begin with a model: the first has the number 1."""
+        self._exported = 0
+        self._model = f"model {number} of {count}, " if count > 1 else ""
 
     def __call__(self, step: str) -> None:
         """Log a step of the service's own."""
@@ -43,7 +50,7 @@ class StartupSteps:
             log.log(level, line.strip(), extra={"event": "export_step"})
 
     def _log(self, number: int, step: str, event: str) -> None:
-        self.current = f"step {number} of {self._exported + len(OWN)}: {step}"
+        self.current = f"{self._model}step {number} of {self._exported + len(OWN)}: {step}"
         if self._tell is None:
             log.info(self.current, extra={"event": event})
         else:

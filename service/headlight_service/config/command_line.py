@@ -29,7 +29,7 @@ ADDRESS_OF_KUBERNETES = re.compile(PREFIX + r"([A-Z0-9_]+_)?PORT=(tcp|udp|sctp):
 Groups = Mapping[str, Sequence[dataclasses.Field[Any]]]
 EXAMPLES = (
     "headlight serve   # the shipped model",
-    "headlight serve sentence-transformers/all-MiniLM-L6-v2 --truncation end",
+    "headlight serve sentence-transformers/all-MiniLM-L6-v2 minilm --truncation end",
     "headlight serve --bundle minilm --check",
     "headlight serve minilm --grpc 0.0.0.0:50051 --tls-cert cert.pem --tls-key key.pem",
     "HEADLIGHT_ATTENTION=off HEADLIGHT_LOG_FORMAT=json headlight serve",
@@ -55,14 +55,19 @@ def read(
         SystemExit: after --help.
     """
     fields = [*itertools.chain.from_iterable(groups.values())]
-    given = vars(parser_of(groups).parse_args(_closed(fields, arguments)))
+    parsed = vars(parser_of(groups).parse_args(_closed(fields, arguments)))
+    given = {name: None if text == [] else text for name, text in parsed.items()}
     values = {}
     for known in fields:
         source, text = _given(known, given, environ)
         if text is None:
             continue
         try:
-            values[known.name] = known.metadata["parse"](text)
+            if isinstance(text, list):
+                parts = [known.metadata["parse"](each) for each in text]
+                values[known.name] = tuple(itertools.chain.from_iterable(parts))
+            else:
+                values[known.name] = known.metadata["parse"](text)
         except ValueError as error:
             raise ConfigError(f"{source} is {text!r:.80}; it {error}") from None
     on_line = (known.name for known in fields if any(given[name] for name in names_of(known)))
@@ -70,9 +75,11 @@ def read(
 
 
 def _given(
-    known: dataclasses.Field[Any], given: Mapping[str, str | None], environ: Mapping[str, str]
-) -> tuple[str, str | None]:
+    known: dataclasses.Field[Any], given: Mapping[str, Any], environ: Mapping[str, str]
+) -> tuple[str, str | list[str] | None]:
     """Return where an option is given, and its text: the command line, else the environment.
+
+    It is a list of texts if the option is bare, and on the command line.
 
     Raises:
         ConfigError: it is given under its name and under that of the last release.
@@ -131,9 +138,9 @@ def parser_of(groups: Groups) -> argparse.ArgumentParser:
     """Return a parser that takes every option as text; None if it is not given."""
     parser = _Parser(
         prog="headlight serve",
-        usage="headlight serve [MODEL] [OPTION]...",
+        usage="headlight serve [MODEL]... [OPTION]...",
         description=(
-            "Serve a model over gRPC and HTTP.\n\n"
+            "Serve one model or several over gRPC and HTTP.\n\n"
             f"Each option can also stand in the environment: --max-items as {PREFIX}MAX_ITEMS."
         ),
         epilog=examples_text(EXAMPLES),
@@ -149,7 +156,7 @@ def parser_of(groups: Groups) -> argparse.ArgumentParser:
 def _add(group: argparse._ArgumentGroup, known: dataclasses.Field[Any]) -> None:
     text = known.metadata["why"] + _default(known.default)
     if known.metadata["bare"]:
-        group.add_argument(known.name, help=text, nargs="?", metavar=known.name.upper())
+        group.add_argument(known.name, help=text, nargs="*", metavar=known.name.upper())
     elif isinstance(known.default, bool):
         group.add_argument(
             flag_of(known.name), help=text, nargs="?", const="true", metavar="true|false"

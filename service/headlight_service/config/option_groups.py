@@ -42,16 +42,23 @@ from headlight_service.telemetry.json_logs import FORMATS, LEVELS
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """The model that is served, and its export."""
+    """The models that are served, and their export."""
 
-    model: str | None = option(
-        None,
-        str,
+    model: tuple[str, ...] = option(
+        (),
+        lambda text: (text,),
         (
             "a bundle, a model's folder or a Hub id, as org/name; what is no bundle is exported "
-            "once, into a cache (default: the shipped model)"
+            "once, into a cache (default: the shipped model); of several, the first answers "
+            "requests that name none"
         ),
         bare=True,
+    )
+    models: Path | None = option(
+        None,
+        Path,
+        "a TOML file of several models, in place of MODEL; see docs/serving/several-models.md",
+        metavar="FILE",
     )
     revision: str | None = option(
         None, str, "branch, tag or commit of a Hub id (default: main)", metavar="NAME"
@@ -90,7 +97,7 @@ class ModelOptions:
         metavar="DIGEST",
     )
     check: bool = option(
-        False, flag, "check the bundle, run its golden inputs, print one line and exit"
+        False, flag, "check each bundle, run its golden inputs, print a line and exit"
     )
 
 

@@ -53,16 +53,15 @@ class Config(
             SystemExit: after --help.
         """
         values, on_line = read(GROUPS, arguments, environ)
-        # Each names the model: the command line overrides the environment.
-        for one, other in (("model", "bundle"), ("bundle", "model")):
-            if one in on_line and other not in on_line:
-                values.pop(other, None)
+        # Each names the models: the command line overrides the environment.
+        for other in SOURCES - on_line if SOURCES & on_line else ():
+            values.pop(other, None)
         refuse_unknown(dataclasses.fields(cls), environ)
         config = cls(**values)
-        config._check()
+        config.check_together()
         return config
 
-    def _check(self) -> None:
+    def check_together(self) -> None:
         """Check that the options fit each other. Raises ConfigError."""
         listening = {"--grpc": self.grpc, "--metrics": self.metrics, "--health": self.health}
         if self.api is not API:  # the default port may be taken; see `build_api`
@@ -72,12 +71,33 @@ class Config(
                 raise ConfigError(
                     f"{one} is {address}, {other} {other_address}; give each a port of its own"
                 )
+        given = (
+            ("MODEL", " ".join(self.model)),
+            ("--bundle", self.bundle),
+            ("--models", self.models),
+        )
+        sources = [(name, str(value)) for name, value in given if value] or [("", "")]
+        several = self.models is not None or len(self.model) > 1
         no_cert = self.tls_cert is None
         clients_are_known = self.auth_tokens is not None or self.tls_client_ca is not None
         problems = (
             (
-                self.bundle is not None and self.model is not None,
-                f"MODEL is {self.model}, --bundle {self.bundle}; give one of them",
+                len(sources) > 1,
+                f"{' is '.join(sources[0])}, {', '.join(map(' '.join, sources[1:]))}; give one",
+            ),
+            (
+                several and bool(self.served_model_name),
+                (
+                    "--served-model-name is for one model; name each of several in a file, "
+                    "and give it as --models"
+                ),
+            ),
+            (
+                several and self.bundle_sha256 is not None,
+                (
+                    "--bundle-sha256 is for one model; write the digest of each of several into a "
+                    "file, and give it as --models"
+                ),
             ),
             (
                 self.max_request_tokens > self.max_queue_tokens,
@@ -128,6 +148,7 @@ class Config(
                 raise ConfigError(problem)
 
 
+SOURCES = {"model", "bundle", "models"}
 # As --help lists them.
 GROUPS = {
     "model": dataclasses.fields(ModelOptions),

@@ -250,10 +250,10 @@ class Models:
 
     def _replace(self, models: tuple[ServedModel, ...], default: ServedModel | None) -> None:
         owners = {model.ref.name: model for model in reversed(models)}
-        for names in (lambda each: each.names, lambda each: each.versioned_names):
-            for model in models:
-                for name in names(model):
-                    owners.setdefault(name, model)
+        for model in models:
+            owners |= {name: model for name in model.names if name not in owners}
+        for model in models:
+            owners |= {name: model for name in model.versioned_names if name not in owners}
         first = dict[ServedModel, str]()
         for model in models:
             address = next((n for n in _first_names(model) if owners[n] is model), None)
@@ -263,8 +263,8 @@ class Models:
         for model, address in first.items():
             model.name = address
         # In the order of the models.
-        names = (name for model in models for name in (*model.names, model.name))
-        self._by_name = {name: owners[name] for name in names}
+        listed = (name for model in models for name in (*model.names, model.name))
+        self._by_name = {name: owners[name] for name in listed}
         self._addresses = owners
         limits = [dataclasses.asdict(model.limits) for model in models]
         self._limits = (

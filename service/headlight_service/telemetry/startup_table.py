@@ -25,6 +25,7 @@ def startup_table(
     client_options: Sequence[str] = (),
     *,
     page: bool = True,
+    others: Sequence[tuple[str, ModelRef]] = (),
 ) -> str:
     """Return the table and the commands to try.
 
@@ -37,6 +38,7 @@ def startup_table(
         commands: of the command line, without `headlight`.
         client_options: that clients need, such as --tls-ca.
         page: whether HTTP has the page for browsers.
+        others: names of further models, and what is served by them.
     """
     name = f"{model.name}, version {model.version}" if model.version else model.name
     rows = [("model", name)]
@@ -50,6 +52,8 @@ def startup_table(
         ("provider", model.provider),
         ("proof", _proof(proof, limit)),
     ]
+    for other, ref in others:
+        rows.append(("further", f"{other}, {ref.precision} on {ref.provider}"))
     for service, where in addresses.items():
         rows.append((service, _address(service, *where)))
         if page and service in ("HTTP", "HTTPS"):

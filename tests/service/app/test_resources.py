@@ -13,7 +13,7 @@ from headlight.cli.main import main
 from headlight.errors import BundleError
 from headlight.runtime.bundle.bundle import Bundle
 from headlight_service.app.assembly import limits
-from headlight_service.app.resources import STEP, resources_of
+from headlight_service.app.resources import STEP, check_memory, resources_of
 from headlight_service.config.options import Config
 from headlight_service.core.admission.working_memory import MIB, text_bytes
 
@@ -83,3 +83,11 @@ def test_a_folder_that_is_no_bundle_is_named(
 ) -> None:
     assert main(["info", "--resources", "--bundle", str(tmp_path)]) == 1
     assert f"cannot be read in {tmp_path}" in capsys.readouterr().err
+
+
+def test_a_model_that_would_not_fit_is_refused_with_the_numbers(bundle_path: Path) -> None:
+    config = Config(bundle=bundle_path)
+    check_memory(config, bundle_path, None)
+    check_memory(config, bundle_path, 1 << 50)
+    with pytest.raises(BundleError, match=r"3 times its weights, .* the memory limit is 64 MiB"):
+        check_memory(config, bundle_path, 64 * MIB)

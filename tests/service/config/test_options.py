@@ -25,7 +25,9 @@ def test_defaults_are_as_documented() -> None:
 
 
 TEXTS = {
-    **dict.fromkeys(("model", "revision", "pooling"), ("text", "text")),
+    "model": ("text", ("text",)),
+    **dict.fromkeys(("revision", "pooling"), ("text", "text")),
+    "models": ("file", Path("file")),
     "bundle": ("there", Path("there")),
     "bundle_sha256": ("AB" * 32, "ab" * 32),
     "grpc": ("[::1]:0", Address("::1", 0)),
@@ -99,21 +101,22 @@ def test_check_needs_no_value(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "variable", "model", "bundle"),
     [
-        (("org/name",), "HEADLIGHT_BUNDLE", "org/name", None),
-        (BUNDLE, "HEADLIGHT_MODEL", None, Path("b")),
+        (("org/name",), "HEADLIGHT_BUNDLE", ("org/name",), None),
+        (("org/name",), "HEADLIGHT_MODELS", ("org/name",), None),
+        (BUNDLE, "HEADLIGHT_MODEL", (), Path("b")),
     ],
 )
 def test_a_model_of_the_command_line_overrides_that_of_the_environment(
-    arguments: tuple[str, ...], variable: str, model: str | None, bundle: Path | None
+    arguments: tuple[str, ...], variable: str, model: tuple[str, ...], bundle: Path | None
 ) -> None:
     config = Config.parse(arguments, {variable: "another"})
-    assert (config.model, config.bundle) == (model, bundle)
+    assert (config.model, config.bundle, config.models) == (model, bundle, None)
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ((*BUNDLE, "org/name"), "MODEL is org/name, --bundle b; give one of them"),
+        ((*BUNDLE, "org/name"), "MODEL is org/name, --bundle b; give one"),
         ((*BUNDLE, "--streams", "0"), "--streams is '0'; it must be a whole number from 1 to 1024"),
         ((*BUNDLE, "--streams", "two"), "--streams is 'two'"),
         (

@@ -66,6 +66,7 @@ EVIDENCE = [
 ]
 GRPC: dict[str, Exchange] = {
     **dict(_recorded_before()),
+    "models": Rpc(f"{CONTRACT}/ListModels", ({},)),
     "spans-given": encoded({"spans": {"given": {"inputs": [SPANS]}, "dtype": "DATA_TYPE_FLOAT16"}}),
     "spans-sentences": encoded(
         {"spans": {"sentences": {}, "include_special": True}, "token_info": {}},

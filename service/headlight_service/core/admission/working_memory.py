@@ -57,6 +57,11 @@ def memory_limit(files: Sequence[Path] = LIMITS) -> int | None:
     return None
 
 
+def resident_bytes() -> int:
+    """Return the bytes that this process has in memory."""
+    return int(RESIDENT.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def warn_if_short(runtime: Runtime, limit: int | None) -> None:
     """Log one warning if the longest texts, as many as may run at once, do not fit into memory.
 
@@ -70,7 +75,7 @@ def warn_if_short(runtime: Runtime, limit: int | None) -> None:
     attend = "attend" in runtime.roles
     text = text_bytes(manifest.architecture, manifest.max_length, provider, attend=attend)
     batches = batches_at_once(runtime.workers.streams, provider)
-    resident = int(RESIDENT.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    resident = resident_bytes()
     if resident + batches * text <= limit:
         return
     remedies = ["raise the limit", "export with a smaller --max-length"]

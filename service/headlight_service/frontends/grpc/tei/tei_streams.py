@@ -47,7 +47,9 @@ class LabelStream(RequestStream[Message, pb.PredictResponse]):
     ordered = True
 
     def decode(self, request: Any) -> Decoded[pb.PredictResponse]:
-        decoded, form = decode_predict(request, self._pipeline.models.get("", *LABELLING), self._call)
+        decoded, form = decode_predict(
+            request, self._pipeline.models.get("", *LABELLING), self._call
+        )
 
         def messages(answer: Answer) -> Iterator[pb.PredictResponse]:
             yield pb.PredictResponse.FromString(form.encode(answer))

@@ -12,7 +12,7 @@ from headlight.errors import InvalidInput, Phrase, Reason, renamed
 from headlight.interface.scoring import pair_names
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
-from headlight_service.core.requests.request import Pair, Request
+from headlight_service.core.requests.request import Input, Pair, Request
 from headlight_service.frontends.http.dialects.fields import optional, requested_model
 from headlight_service.frontends.http.exchange import Exchange, Response, json_response
 from headlight_service.frontends.http.json_answers import JsonForm
@@ -93,7 +93,7 @@ def decode(exchange: Exchange, body: dict[str, Any]) -> Ranking:
             raise InvalidInput("instruction", Reason.NOT_APPLIED)
         if body.get("rank_fields") not in (None, [], ["text"]):
             raise InvalidInput("rank_fields", Reason.NOT_APPLIED)
-        pairs = [Pair(query, text) for text in texts]
+        pairs: list[Input] = [Pair(query, text) for text in texts]
         request = Request(pairs, SCORES, model.key, truncation="cut_end")
         return Ranking(
             model,

@@ -426,7 +426,7 @@ Reason = enum.Enum(
         "OTHER_VERSION": "{name} has only version {version}; leave it out",
         "NO_SERVICE": "no such service; there are {names}, or leave the name out",
         "LOADING": "the model is still being loaded; {TRY_SOON}",
-        "REPLACED": "the model was replaced before the request was admitted; send it again",
+        "REPLACED": "the model was replaced before the request was admitted; repeat the request",
         "ENDING": "{THIS_REPLICA} is shutting down; {TRY_LATER}",
         "STREAM_ENDING": "{THIS_REPLICA} is shutting down; {RESEND}",
         "NO_TOKEN": "the call has no token; {SEND_TOKEN}",

@@ -67,7 +67,7 @@ def manifest(**changes: Any) -> Manifest:
         "tokenizer": "tokenizer.json",
         "files": {},
         "source": {},
-        "outputs": ("pooled", "tokens", "attention", "hidden", "token_info"),
+        "outputs": ("pooled", "tokens", "spans", "attention", "hidden", "token_info"),
     }
     return Manifest(**{**values, **changes})
 
@@ -246,6 +246,7 @@ class FakeRuntime:
 
     select = Runtime.select
     _check_attends = Runtime._check_attends
+    _gives_no = Runtime._gives_no
 
     def model(self) -> ModelDescription:
         return self._description

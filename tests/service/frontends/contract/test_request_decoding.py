@@ -249,8 +249,8 @@ def test_layer_selections_are_resolved(count: int, layers: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "unknown", [b"\x3a\x00", b"\x1a\x02\x7a\x00"]
-)  # field 7 of Outputs; field 15 of Outputs.attention
+    "unknown", [b"\x7a\x00", b"\x1a\x03\xf2\x01\x00"]
+)  # field 15 of Outputs; field 30 of Outputs.attention
 def test_unknown_output_fields_of_a_newer_client_are_refused(
     unknown: bytes,
 ) -> None:

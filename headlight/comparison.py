@@ -6,8 +6,10 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
+from headlight.errors import InvalidInput, Reason
 from headlight.results import Floats, ModelRef, TokenList
 from headlight.spec import RowType, Span
 
@@ -15,6 +17,7 @@ EvidenceMethod = Literal["late_interaction", "occlusion", "attention"]
 EVIDENCE_METHODS: tuple[EvidenceMethod, ...] = ("late_interaction", "occlusion", "attention")
 EvidenceUnit = Literal["token", "word", "sentence", "span"]
 EVIDENCE_UNITS: tuple[EvidenceUnit, ...] = ("token", "word", "sentence", "span")
+LOGIT = "logit"  # the measure of the scores of a model that reranks
 # The prompts that queries and passages have by default: the first that the model has.
 QUERY_PROMPTS, PASSAGE_PROMPTS = ("query",), ("document", "passage", "corpus")
 
@@ -25,10 +28,13 @@ class EvidenceSpec:
 
     Attributes:
         method: "late_interaction"; "occlusion", which costs an encoding for each unit; "attention",
-            which does not depend on the query and explains nothing.
+            which does not depend on the query and explains nothing. A model that reranks has no
+            late interaction, and its attention is that of the query's tokens within the pair.
         unit: tokens that are neither special nor of the prompt, or words, sentences, given spans.
-        spans: the units of unit "span": for each passage, spans that do not overlap.
-        top_k: return this many units of each passage, the largest weights first; None: all.
+        spans: the units of unit "span": for each passage, spans that do not overlap. The query of
+            a pair is then one unit.
+        top_k: return this many units of each passage, and of the query in a pair, the largest
+            weights first; None: all.
         layers: of method "attention": from 0, or negative from the end; empty: all.
         heads: as `layers`.
     """
@@ -71,8 +77,34 @@ class CompareSpec:
         return self.token_vectors or bool(self.evidence)
 
 
+class _Weighted:
+    """Units with weights."""
+
+    __slots__ = ()
+    weights: Floats
+
+    def largest(self, count: int) -> list[int]:
+        """Return the indices of the units with the largest weights, in descending order."""
+        return sorted(range(len(self.weights)), key=lambda at: -self.weights[at])[:count]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
-class Evidence:
+class UnitWeights(_Weighted):
+    """The weight of each of some units.
+
+    Attributes:
+        units: the tokens of each unit: indices into the passage's tokens.
+        characters: the characters of each unit; empty if the units have none.
+        weights: float32 [units].
+    """
+
+    units: tuple[tuple[int, ...], ...]
+    characters: tuple[Span, ...]
+    weights: Floats
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Evidence(_Weighted):
     """The weight of each unit of one passage by one method.
 
     Attributes:
@@ -83,6 +115,10 @@ class Evidence:
         matched_tokens: of late interaction: for each of `Comparison.query_tokens` the token of the
             passage with the largest cosine; empty if the passage has none.
         matched_cosines: float32 [query tokens], those cosines.
+        query: of a model that reranks: the query's units in this pair; their characters are those
+            of the query.
+        special: of a model that reranks, by attention: the other tokens of the pair, which have no
+            characters.
     """
 
     method: EvidenceMethod
@@ -91,10 +127,8 @@ class Evidence:
     weights: Floats
     matched_tokens: tuple[int, ...] = ()
     matched_cosines: Floats | None = None
-
-    def largest(self, count: int) -> list[int]:
-        """Return the indices of the units with the largest weights, in descending order."""
-        return sorted(range(len(self.units)), key=lambda at: -self.weights[at])[:count]
+    query: UnitWeights | None = None
+    special: UnitWeights | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,11 +137,13 @@ class PassageComparison:
 
     Attributes:
         index: of the passage in the request.
-        score: similarity of the pooled vectors, by `Comparison.similarity`.
+        score: similarity of the pooled vectors, by `Comparison.similarity`; of a model that reranks
+            the logit of the pair.
         max_sim_mean: the mean over the query's tokens of the largest cosine with a token of the
             passage; None: not requested.
         evidence: one for each requested method, in the order of the request.
-        tokens: the passage's tokens; None if only scores were requested.
+        tokens: the passage's tokens, or those of the pair of the query and the passage; None if
+            only scores were requested.
         compared_tokens: the tokens on the second axis of `matrix`: those that are neither special
             nor of the prompt; of ids, all.
         matrix: cosines, float32 or float16 [query tokens, compared tokens]; None: not requested.
@@ -129,14 +165,29 @@ class PassageComparison:
         raise KeyError(method)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Contrast:
+    """Why a model that reranks scores one passage above another.
+
+    Attributes:
+        difference: the score of the one less that of the other.
+        query: the query's units. The weight of a unit is the part of the difference that is lost
+            without it; below 0, the difference is larger without it.
+    """
+
+    difference: float
+    query: UnitWeights
+
+
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """A query compared with passages.
 
     Attributes:
-        similarity: the measure of the scores; larger is more similar.
+        similarity: the measure of the scores; larger is more similar. "logit" of a model that
+            reranks.
         passages: in the order of the request, or by descending score.
-        query: the query's tokens; None if only scores were requested.
+        query: the query's tokens; None if only scores were requested, and of a model that reranks.
         query_tokens: the query's tokens that late interaction compares; of ids, all.
         model: the weights.
     """
@@ -146,6 +197,35 @@ class Comparison:
     query: TokenList | None
     query_tokens: tuple[int, ...]
     model: ModelRef
+
+    def contrast(self, one: PassageComparison, other: PassageComparison) -> Contrast:
+        """Return why one passage scores above another, in the units of the query.
+
+        With s(q, p) the score of a pair, and q - u the query with a unit u hidden, the weight is
+
+            w(u) = (s(q, one) - s(q - u, one)) - (s(q, other) - s(q - u, other)),
+
+        the difference of two occlusions, which is the occlusion of the difference of the scores.
+        It is the contrastive input erasure of Yin and Neubig, "Interpreting Language Models with
+        Contrastive Explanations" (EMNLP 2022), with passages in the place of words to predict.
+
+        Args:
+            one, other: passages of this comparison, with evidence by occlusion.
+
+        Raises:
+            InvalidInput: they do not have the same units of the query: it was cut beside one of
+                them, or only some units were requested.
+            KeyError: they have no evidence by occlusion of the query.
+        """
+        mine, its = (each.evidence_by("occlusion").query for each in (one, other))
+        if mine is None or its is None:
+            raise KeyError("query")
+        others = dict(zip(its.characters, its.weights, strict=True))
+        if others.keys() != set(mine.characters):
+            raise InvalidInput("other", Reason.QUERIES_DIFFER)
+        weights = mine.weights - np.array([others[span] for span in mine.characters], np.float32)
+        query = UnitWeights(mine.units, mine.characters, weights)
+        return Contrast(one.score - other.score, query)
 
     def __iter__(self) -> Iterator[PassageComparison]:
         return iter(self.passages)

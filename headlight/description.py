@@ -133,6 +133,11 @@ class ModelDescription:
     activation: str = ""
     names: tuple[str, ...] = ()
 
+    @property
+    def reranks(self) -> bool:
+        """Whether it gives one score of a text or a pair."""
+        return len(self.labels) == 1 and not self.token_labels
+
     def __repr__(self) -> str:
         return (
             f"<ModelDescription {self.name} {self.version}, {self.precision} on {self.provider}: "

@@ -316,6 +316,20 @@ Reason = enum.Enum(
             "has {tokens} tokens with special tokens, the model takes {most}, and nothing is left "
             "for the other text; shorten it"
         ),
+        "READS_PAIRS": (
+            "needs vectors of the query alone, and this model reads it together with each passage; "
+            'leave it out, and ask for evidence by "occlusion" or "attention"'
+        ),
+        "PART_OF_PAIR": "is not a text; this model reads a query and a passage as a pair of texts",
+        "MASK_OF_QUERY": (
+            "masks the query alone, which this model reads together with each passage; "
+            "send a mask with each passage"
+        ),
+        "NO_QUERY_TOKENS": "has no token but special ones, and attention is that of its tokens",
+        "QUERIES_DIFFER": (
+            "has other units of the query: the query was cut, or top_k left some out; "
+            'compare without top_k, and with truncate="only_second"'
+        ),
         "NO_RERANKER": "gives {labels} scores, and reranking takes one; call classify or scores",
         "CLASSIFIES_TOKENS": "has scores of each token, not of a text; call scores",
         "CHARACTERS": "has {characters} characters; at most {most} are read; {remedy}",

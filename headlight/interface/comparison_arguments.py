@@ -49,6 +49,17 @@ def side_names(passages: int) -> dict[Path, Path]:
     return {("inputs",): ("passages",), ("inputs", 0): ("query",)} | each
 
 
+def pair_names(passages: int) -> dict[Path, Path]:
+    """Return the names of inputs that are pairs of the query and each of so many passages."""
+    names: dict[Path, Path] = {("inputs",): ("passages",)}
+    for at in range(passages):
+        pair = ("inputs", at, "pair")
+        names[pair] = ("passages", at)
+        names[(*pair, "first")] = ("query", "text")
+        names[(*pair, "second")] = ("passages", at, "text")
+    return names
+
+
 def evidence_specs(evidence: EvidenceLike) -> tuple[EvidenceSpec, ...]:
     """Return evidence as in a spec. Raises InvalidInput: it is no list of methods or specs."""
     given = [evidence] if isinstance(evidence, str | EvidenceSpec) else evidence
@@ -117,12 +128,45 @@ def _evidence(field: str, spec: EvidenceSpec, passages: int) -> EvidenceSpec:
     )
 
 
-def checked_request(query: Input, passages: Sequence[Input], spec: CompareSpec) -> CompareSpec:
-    """Return the checked spec of a comparison. Raises InvalidInput, naming the argument."""
+def check_pairs(spec: CompareSpec, query: object, passages: Sequence[object]) -> None:
+    """Check what a model is to compare that reads the query and a passage as one pair of texts.
+
+    Raises:
+        InvalidInput: it needs vectors of the query alone, or a side is not a text.
+    """
+    needing = {"late_interaction": spec.late_interaction, "matrix": spec.matrix is not None}
+    for at, each in enumerate(spec.evidence):
+        needing[f"evidence[{at}].method"] = each.method == "late_interaction"
+    for field, needs in needing.items():
+        if needs:
+            raise InvalidInput(field, Reason.READS_PAIRS)
+    for place, given in enumerate((query, *passages)):
+        if not isinstance(given, str):
+            field = "query" if place == 0 else f"passages[{place - 1}]"
+            raise InvalidInput(field, Reason.PART_OF_PAIR)
+
+
+def check_no_prompt(prompts: Mapping[str, object]) -> None:
+    """Raise InvalidInput if a prompt of some argument is set: there is none before a pair."""
+    for name, prompt in prompts.items():
+        if prompt:
+            raise InvalidInput(name, Reason.NO_PROMPT_FOR, what="pairs")
+
+
+def checked_request(
+    query: Input, passages: Sequence[Input], spec: CompareSpec, *, pairs: bool
+) -> CompareSpec:
+    """Return the checked spec of a comparison. Raises InvalidInput, naming the argument.
+
+    `pairs`: whether the model reranks.
+    """
     if not passages:
         raise InvalidInput("passages", Reason.NO_ENTRIES)
     for place, given in enumerate((query, *passages)):
         if isinstance(given, tuple) and given and isinstance(given[0], str):
             field = "query" if place == 0 else f"passages[{place - 1}]"
             raise InvalidInput(field, Reason.PAIR_COMPARED)
-    return checked_comparison(spec, len(passages))
+    spec = checked_comparison(spec, len(passages))
+    if pairs:
+        check_pairs(spec, query, passages)
+    return spec

@@ -815,20 +815,34 @@ class PassageComparison(_message.Message):
     def __init__(self, index: _Optional[int] = ..., item: _Optional[_Union[Item, _Mapping]] = ..., score: _Optional[float] = ..., max_sim_mean: _Optional[float] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping]]] = ..., tokens: _Optional[_Iterable[int]] = ..., matrix: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
 
 class Evidence(_message.Message):
-    __slots__ = ("method", "units", "characters", "weights", "matched_tokens", "matched_cosines")
+    __slots__ = ("method", "units", "characters", "weights", "matched_tokens", "matched_cosines", "query", "special")
     METHOD_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
     CHARACTERS_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     MATCHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MATCHED_COSINES_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    SPECIAL_FIELD_NUMBER: _ClassVar[int]
     method: EvidenceMethod
     units: Units
     characters: _containers.RepeatedCompositeFieldContainer[TextSpan]
     weights: Tensor
     matched_tokens: _containers.RepeatedScalarFieldContainer[int]
     matched_cosines: Tensor
-    def __init__(self, method: _Optional[_Union[EvidenceMethod, str]] = ..., units: _Optional[_Union[Units, _Mapping]] = ..., characters: _Optional[_Iterable[_Union[TextSpan, _Mapping]]] = ..., weights: _Optional[_Union[Tensor, _Mapping]] = ..., matched_tokens: _Optional[_Iterable[int]] = ..., matched_cosines: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
+    query: UnitWeights
+    special: UnitWeights
+    def __init__(self, method: _Optional[_Union[EvidenceMethod, str]] = ..., units: _Optional[_Union[Units, _Mapping]] = ..., characters: _Optional[_Iterable[_Union[TextSpan, _Mapping]]] = ..., weights: _Optional[_Union[Tensor, _Mapping]] = ..., matched_tokens: _Optional[_Iterable[int]] = ..., matched_cosines: _Optional[_Union[Tensor, _Mapping]] = ..., query: _Optional[_Union[UnitWeights, _Mapping]] = ..., special: _Optional[_Union[UnitWeights, _Mapping]] = ...) -> None: ...
+
+class UnitWeights(_message.Message):
+    __slots__ = ("units", "characters", "weights")
+    UNITS_FIELD_NUMBER: _ClassVar[int]
+    CHARACTERS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    units: Units
+    characters: _containers.RepeatedCompositeFieldContainer[TextSpan]
+    weights: Tensor
+    def __init__(self, units: _Optional[_Union[Units, _Mapping]] = ..., characters: _Optional[_Iterable[_Union[TextSpan, _Mapping]]] = ..., weights: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
 
 class GetModelRequest(_message.Message):
     __slots__ = ("model",)

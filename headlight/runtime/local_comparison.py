@@ -20,20 +20,24 @@ from headlight.runtime.encode_items import Selection
 from headlight.runtime.local_results import Prepared
 
 
-def selection_of(spec: CompareSpec, select: Callable[..., Selection]) -> Selection:
+def selection_of(spec: CompareSpec, select: Callable[..., Selection], *, pairs: bool) -> Selection:
     """Resolve the outputs that a comparison needs; `select` is that of the encoder.
 
     Raises:
         InvalidInput: naming the evidence.
     """
     with renamed(evidence_names(spec)):
-        return select(**comparison_outputs(spec))
+        return select(**comparison_outputs(spec, pairs=pairs))
 
 
 def plan_of(
     spec: CompareSpec, manifest: Manifest, inputs: Sequence[Input], prepared: Sequence[Prepared]
 ) -> ComparisonLayout:
-    """Return the plan of query and passages. Raises InvalidInput, naming the argument."""
+    """Return the plan of query and passages, or of pairs.
+
+    Raises:
+        InvalidInput: naming the argument.
+    """
     plan = layout_of(spec, manifest, [each.tokenized for each in prepared], inputs)
     plan.check_max_bytes()
     return plan
@@ -48,10 +52,11 @@ def comparison_of(
     """Return the comparison as a client makes it of an answer."""
     spec = plan.spec
     tokens = [each.tokens if spec.details else None for each in prepared]
+    query = None if plan.of_pairs else tokens.pop(0)
     return Comparison(
         plan.measure,
-        tuple(passage_result(spec, each, tokens[1 + each.index]) for each in numbers),
-        tokens[0],
+        tuple(passage_result(spec, each, tokens[each.index]) for each in numbers),
+        query,
         tuple(plan.query.tolist()) if spec.token_vectors else (),
         model,
     )

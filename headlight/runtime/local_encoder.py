@@ -31,7 +31,13 @@ from headlight.interface.checked_specs import (
     checked_pooled,
     checked_spans,
 )
-from headlight.interface.comparison_arguments import PASSAGE, QUERY, checked_request
+from headlight.interface.comparison_arguments import (
+    PASSAGE,
+    QUERY,
+    check_no_prompt,
+    checked_request,
+    pair_names,
+)
 from headlight.interface.encoder import Encoder
 from headlight.interface.scoring import scores_of
 from headlight.interface.similarity import similarity
@@ -48,6 +54,7 @@ from headlight.results import (
 )
 from headlight.runtime import local_results
 from headlight.runtime.bundle.bundle import Bundle
+from headlight.runtime.comparison.comparison_layout import scores
 from headlight.runtime.encode_items import ItemResult, Selection
 from headlight.runtime.engine.engine import Engine
 from headlight.runtime.local_comparison import comparison_of, plan_of, selection_of
@@ -74,6 +81,7 @@ T = TypeVar("T")
 TARGET: Mapping[Path, Path] = dict.fromkeys(
     ((), ("inputs",), ("inputs", 0), ("inputs", 0, "text")), ("target",)
 )
+PROMPT_KEYS = ("prompt_name", "prompt")
 CLOSED = "the runtime is closed; make another"
 
 
@@ -308,16 +316,26 @@ class LocalEncoder(Encoder):
         passage_reading: Reading,
     ) -> Comparison:
         with self._used():
-            spec = checked_request(query, passages, spec)
-            selection = selection_of(spec, self.select)
+            pairs = self._description.reranks
+            spec = checked_request(query, passages, spec, pairs=pairs)
+            selection = selection_of(spec, self.select, pairs=pairs)
             prepare = functools.partial(self._prepared, selection=selection, with_info=spec.details)
-            with renamed(QUERY):
-                prepared = prepare([query], query_reading, default_prompts=QUERY_PROMPTS)
-            with renamed(PASSAGE):
-                prepared += prepare(passages, passage_reading, default_prompts=PASSAGE_PROMPTS)
-            plan = plan_of(spec, self.bundle.manifest, [query, *passages], prepared)
+            inputs: list[Input] = [query, *passages]
+            if pairs:
+                for names, reading in ((QUERY, query_reading), (PASSAGE, passage_reading)):
+                    with renamed(names):
+                        check_no_prompt({key: reading.get(key) for key in PROMPT_KEYS})
+                inputs = [(cast("str", query), cast("str", each)) for each in passages]
+                with renamed(pair_names(len(passages))):
+                    prepared = prepare(inputs, passage_reading)
+            else:
+                with renamed(QUERY):
+                    prepared = prepare([query], query_reading, default_prompts=QUERY_PROMPTS)
+                with renamed(PASSAGE):
+                    prepared += prepare(passages, passage_reading, default_prompts=PASSAGE_PROMPTS)
+            plan = plan_of(spec, self.bundle.manifest, inputs, prepared)
             items = plan.items([each.item for each in prepared])
-            numbers = self._drive(compare(plan, items, self.select()))
+            numbers = self._drive(compare(plan, items, self.select(**scores(pairs=pairs))))
             return comparison_of(plan, prepared, numbers, self._description.ref)
 
     def _occlusion(

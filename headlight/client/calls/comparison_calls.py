@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import cast
 
 from headlight.client.calls.list_work import (
     TOKEN_BYTES,
@@ -49,7 +50,9 @@ class Compared(ListWork[pb.CompareRequest]):
         query_reading: Reading,
         passage_reading: Reading,
     ) -> None:
-        self._spec = spec = checked_request(query, passages, spec)
+        pairs = model.reranks
+        self._spec = spec = checked_request(query, passages, spec, pairs=pairs)
+        self._passages = passages
         base = pb.CompareRequest(
             model=name,
             query=to_input(query, "query"),
@@ -64,14 +67,17 @@ class Compared(ListWork[pb.CompareRequest]):
         prompt = model.prompt_text(
             query_reading.get("prompt"), query_reading.get("prompt_name"), QUERY_PROMPTS
         )
-        queries = min(tokens + len(prompt.encode()), model.max_length)
-        item_bytes = PASSAGE_BYTES + len(spec.evidence) * (EVIDENCE_BYTES + MATCH_BYTES * queries)
+        # A pair has the query's tokens, and its evidence units of both and of other tokens.
+        queries = 0 if pairs else min(tokens + len(prompt.encode()), model.max_length)
+        evidence_bytes = (3 if pairs else 1) * EVIDENCE_BYTES + MATCH_BYTES * queries
+        item_bytes = PASSAGE_BYTES + len(spec.evidence) * evidence_bytes
         token_bytes = self._token_bytes(spec, queries)
+        inputs = [(query, each) for each in passages] if pairs else passages
         with renamed(PASSAGE):
             super().__init__(
                 model,
                 base,
-                passages,
+                cast("Sequence[Input]", inputs),
                 passage_reading,
                 response_bytes(model),
                 size=lambda tokens: item_bytes + token_bytes * tokens,
@@ -100,7 +106,7 @@ class Compared(ListWork[pb.CompareRequest]):
         request.CopyFrom(self._base)
         del request.evidence[:]
         request.evidence.extend(evidence_requests(self._spec, part))
-        request.passages.extend(to_input(self._inputs[at], f"passages[{at}]") for at in part)
+        request.passages.extend(to_input(self._passages[at], f"passages[{at}]") for at in part)
         return request
 
     def receive(self, part: range, response: pb.CompareResponse) -> None:
@@ -113,7 +119,7 @@ class Compared(ListWork[pb.CompareRequest]):
         passages = self._inputs[part.start : part.stop]
         comparisons = self._expected.decode(response, passages, part.start)
         self.check_origin(response.model)
-        query = self._expected.tokens(response.query, self._expected.query, "query")
+        query = self._expected.query_tokens(response)
         described = query, tuple(response.query_tokens)
         self._query = self._query or described
         require(described == self._query, "two answers have different tokens of one query")

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from headlight.comparison import CompareSpec, EvidenceSpec
+from headlight.comparison import LOGIT, CompareSpec, EvidenceSpec
 from headlight.errors import InvalidInput, Reason
 from headlight.outputs.maps.resolved_spec import ATTENTION, is_one_token
-from headlight.outputs.maps.token_units import pooled_token
+from headlight.outputs.maps.token_units import Places, Units, pooled_token
+from headlight.outputs.scores import ALL
 from headlight.refusals import Path, path_of
 from headlight.runtime.bundle.manifest import Manifest
-from headlight.runtime.comparison.evidence_units import EvidenceUnits, compared_tokens, units_of
+from headlight.runtime.comparison.evidence_units import (
+    NO_TOKENS,
+    EvidenceUnits,
+    compared_tokens,
+    pair_tokens,
+    query_units,
+    single_tokens,
+    units_of,
+)
 from headlight.runtime.comparison.late_interaction import BLOCK
 from headlight.runtime.encode_items import EncodeItem
 from headlight.runtime.plans.plan import OccludedUnit
@@ -25,16 +35,43 @@ FLOAT_BYTES = 4
 UNIT_ROWS = TokensSpec(normalize=True)
 
 
-class PlannedPassage(NamedTuple):
-    """Tokens of one passage.
+class PlannedUnits(NamedTuple):
+    """The units of evidence of one method.
 
     Attributes:
-        compared: int64 [p], the tokens that late interaction compares.
+        passage: those of the passage.
+        query: those of the query, if the model reads both as a pair.
+        special: of attention within a pair: its other tokens.
+    """
+
+    passage: EvidenceUnits
+    query: EvidenceUnits | None = None
+    special: EvidenceUnits | None = None
+
+    @property
+    def hidden(self) -> list[EvidenceUnits]:
+        """Units that occlusion hides, in their order."""
+        return [self.passage] if self.query is None else [self.passage, self.query]
+
+    def returned(self, spec: EvidenceSpec) -> list[tuple[int, EvidenceUnits]]:
+        """Return how many units of each kind an answer has, and all units of that kind."""
+        most = sys.maxsize if spec.top_k is None else spec.top_k
+        found = [(min(most, len(units)), units) for units in self.hidden]
+        return found if self.special is None else [*found, (len(self.special), self.special)]
+
+
+class PlannedPassage(NamedTuple):
+    """Tokens of one passage, or of the pair of the query and the passage.
+
+    Attributes:
+        compared: int64 [p], the tokens that late interaction compares; none of a pair.
         units: the units of each requested evidence.
+        query: int64 [q], of a pair: the query's tokens, whose attention is evidence.
     """
 
     compared: Ids
-    units: tuple[EvidenceUnits, ...] = ()
+    units: tuple[PlannedUnits, ...] = ()
+    query: Ids = NO_TOKENS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,7 +83,8 @@ class ComparisonLayout:
         query: int64 [q], the query's tokens that late interaction compares.
         passages: the tokens of each passage.
         occluded: units to hide, one after the other, passage by passage.
-        measure: the similarity of pooled vectors; see `headlight.interface.similarity`.
+        measure: the similarity of pooled vectors; see `headlight.interface.similarity`. Of a model
+            that reranks LOGIT: it reads pairs, so the query is no input of its own.
     """
 
     spec: CompareSpec
@@ -54,6 +92,11 @@ class ComparisonLayout:
     passages: tuple[PlannedPassage, ...]
     occluded: tuple[OccludedUnit, ...] = ()
     measure: str = "cosine"
+
+    @property
+    def of_pairs(self) -> bool:
+        """Whether the inputs are pairs of the query and a passage."""
+        return self.measure == LOGIT
 
     @property
     def matrix_bytes(self) -> int:
@@ -80,7 +123,7 @@ class ComparisonLayout:
         numbers = len(self.passages) * (2 if self.spec.late_interaction else 1)
         for passage in self.passages:
             for spec, units in zip(self.spec.evidence, passage.units, strict=True):
-                numbers += returned(spec, units)
+                numbers += sum(count for count, _ in units.returned(spec))
                 if spec.method == "late_interaction" and len(passage.compared):
                     numbers += len(self.query)
         return numbers * FLOAT_BYTES + self.matrix_bytes
@@ -92,30 +135,40 @@ class ComparisonLayout:
             raise InvalidInput("matrix.max_bytes", Reason.MATRICES_BYTES, size=size, most=most)
 
     def items(self, items: Sequence[EncodeItem]) -> list[EncodeItem]:
-        """Return the items of query and passages with the rows of the compared tokens alone."""
+        """Return the items with the rows alone that are compared, and of pairs the query's mean."""
+        if self.of_pairs and items[0].selection.get("attention"):
+            return [
+                item.placed(attention=mean_row(len(item.ids), each.query))
+                for item, each in zip(items, self.passages, strict=True)
+            ]
         if not self.spec.token_vectors:
             return list(items)
         rows = [self.query, *(each.compared for each in self.passages)]
         return [item.placed(tokens=own) for item, own in zip(items, rows, strict=True)]
 
 
-def returned(spec: EvidenceSpec, units: EvidenceUnits) -> int:
-    """Return the number of units that an answer has."""
-    return len(units) if spec.top_k is None else min(spec.top_k, len(units))
+def mean_row(length: int, tokens: Ids) -> Places:
+    """Return the attention of some tokens, averaged over them, to each of `length` tokens."""
+    return Places(length, queries=Units(tokens, np.zeros(1, np.int64)))
 
 
-def comparison_outputs(spec: CompareSpec) -> dict[str, Any]:
+def scores(*, pairs: bool) -> dict[str, Any]:
+    """Return the outputs that give a score, as keywords of `Runtime.select`."""
+    return {"pooled": False, "scores": ALL} if pairs else {"pooled": True}
+
+
+def comparison_outputs(spec: CompareSpec, *, pairs: bool = False) -> dict[str, Any]:
     """Return the outputs to request of query and passages, as keywords of `Runtime.select`."""
     attention = next((each for each in spec.evidence if each.method == "attention"), None)
     return {
-        "pooled": True,
+        **scores(pairs=pairs),
         "tokens": UNIT_ROWS if spec.token_vectors else None,
         "attention": None
         if attention is None
         else AttentionSpec(
             layers=attention.layers,
             heads=attention.heads,
-            reduce=("head_mean", "layer_mean", "pooling_weights"),
+            reduce=("head_mean", "layer_mean", *(() if pairs else ("pooling_weights",))),
         ),
     }
 
@@ -145,21 +198,25 @@ def layout_of(
     Args:
         spec: checked for so many passages.
         manifest: of the model's bundle.
-        inputs: the query, then the passages; with their tokens if `spec.details`.
+        inputs: the query, then the passages; or pairs of the query and a passage. With their
+            tokens if `spec.details`.
         values: the same as given; only texts have words, sentences and spans.
 
     Raises:
         InvalidInput: a passage cannot have the units. Names the field.
     """
-    measure = manifest.similarity or "cosine"
+    pairs = [value for value in values if isinstance(value, tuple) and isinstance(value[0], str)]
+    measure = LOGIT if pairs else manifest.similarity or "cosine"
     if not spec.details:
-        none = np.zeros(0, np.int64)
-        passages = (PlannedPassage(none),) * (len(inputs) - 1)
-        return ComparisonLayout(spec, none, passages, measure=measure)
-    planned, occluded = list[PlannedPassage](), list[OccludedUnit]()
+        passages = (PlannedPassage(NO_TOKENS),) * (len(inputs) - (0 if pairs else 1))
+        return ComparisonLayout(spec, NO_TOKENS, passages, measure=measure)
+    if pairs:
+        passages, occluded = _pairs(spec, manifest, inputs, pairs)
+        return ComparisonLayout(spec, NO_TOKENS, passages, occluded, measure)
+    planned, hidden = list[PlannedPassage](), list[OccludedUnit]()
     for place, (tokenized, value) in enumerate(zip(inputs[1:], values[1:], strict=True)):
         text = value if isinstance(value, str) else None
-        compared, found = compared_tokens(tokenized), list[EvidenceUnits]()
+        compared, found = compared_tokens(tokenized), list[PlannedUnits]()
         made = dict[tuple[object, ...], EvidenceUnits]()  # methods often have the same units
         for at, each in enumerate(spec.evidence):
             hides = each.method == "occlusion"
@@ -167,12 +224,47 @@ def layout_of(
             key = each.unit, each.spans[place : place + 1], len(tokens)
             if key not in made:
                 made[key] = units_of(each, place, tokenized, text, tokens, f"evidence[{at}]")
-            found.append(made[key])
+            found.append(PlannedUnits(made[key]))
             if hides:
-                occluded += _occluded_units(place, found[-1], tokenized)
+                hidden += _occluded_units(place, made[key], tokenized)
         planned.append(PlannedPassage(compared, tuple(found)))
     query = compared_tokens(inputs[0])
-    return ComparisonLayout(spec, query, tuple(planned), tuple(occluded), measure)
+    return ComparisonLayout(spec, query, tuple(planned), tuple(hidden), measure)
+
+
+def _pairs(
+    spec: CompareSpec,
+    manifest: Manifest,
+    inputs: Sequence[Tokenized],
+    pairs: Sequence[tuple[str, str]],
+) -> tuple[tuple[PlannedPassage, ...], tuple[OccludedUnit, ...]]:
+    """Return the tokens of each pair of the query and a passage, and what is hidden of them.
+
+    Units of one method are hidden in the order of `PlannedUnits.hidden`.
+    """
+    planned, hidden = list[PlannedPassage](), list[OccludedUnit]()
+    for place, (tokenized, texts) in enumerate(zip(inputs, pairs, strict=True)):
+        sides, found = pair_tokens(tokenized), list[PlannedUnits]()
+        for at, each in enumerate(spec.evidence):
+            hides = each.method == "occlusion"
+            query, passage = (
+                _without_pooled(side, manifest.pooling, tokenized) if hides else side
+                for side in sides
+            )
+            units = PlannedUnits(
+                units_of(each, place, tokenized, texts[1], passage, f"evidence[{at}]"),
+                query_units(each, tokenized, texts[0], query),
+                None if hides else single_tokens(len(tokenized.ids), sides),
+            )
+            if not hides and not len(query):
+                raise InvalidInput("query", Reason.NO_QUERY_TOKENS)
+            found.append(units)
+            if hides:
+                hidden += [
+                    OccludedUnit(place, tokens) for side in units.hidden for tokens in side.each()
+                ]
+        planned.append(PlannedPassage(NO_TOKENS, tuple(found), sides[0]))
+    return tuple(planned), tuple(hidden)
 
 
 def _without_pooled(tokens: Ids, pooling: str, tokenized: Tokenized) -> Ids:

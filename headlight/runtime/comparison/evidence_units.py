@@ -79,6 +79,28 @@ def compared_tokens(tokenized: Tokenized) -> Ids:
     return np.flatnonzero(~(np.array(info.special, bool) | np.array(info.prompt, bool)))
 
 
+def pair_tokens(tokenized: Tokenized) -> tuple[Ids, Ids]:
+    """Return the tokens of each text of a pair that are neither special nor of a prompt."""
+    tokens, info = compared_tokens(tokenized), tokenized.info
+    second = np.array(() if info is None else info.segments, bool)[tokens]
+    return tokens[~second], tokens[second]
+
+
+def query_units(spec: EvidenceSpec, tokenized: Tokenized, text: str, tokens: Ids) -> EvidenceUnits:
+    """Return the units of the query in a pair; of given spans, which are a passage's, it is one."""
+    if spec.unit != "span":
+        return units_of(spec, 0, tokenized, text, tokens, "query")
+    if not len(tokens):
+        return EvidenceUnits(tokens, tokens, _characters(()))
+    return EvidenceUnits(tokens, np.zeros(1, np.int64), _characters([Span(0, len(text))]))
+
+
+def single_tokens(length: int, others: Sequence[Ids]) -> EvidenceUnits:
+    """Return the tokens of an input of so many that are not among others, without characters."""
+    tokens = np.setdiff1d(np.arange(length), np.concatenate([NO_TOKENS, *others]))
+    return EvidenceUnits(tokens, np.arange(len(tokens)))
+
+
 def units_of(
     spec: EvidenceSpec, place: int, tokenized: Tokenized, text: str | None, tokens: Ids, field: str
 ) -> EvidenceUnits:

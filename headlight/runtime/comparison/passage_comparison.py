@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headlight.comparison import CompareSpec, Evidence, PassageComparison
+from headlight.comparison import CompareSpec, Evidence, PassageComparison, UnitWeights
 from headlight.interface.similarity import similarity
 from headlight.outputs.vector_forms import halve
 from headlight.results import TokenList
-from headlight.runtime.comparison.comparison_layout import ComparisonLayout
+from headlight.runtime.comparison.comparison_layout import ComparisonLayout, PlannedUnits
 from headlight.runtime.comparison.evidence_units import EvidenceUnits, largest
 from headlight.runtime.comparison.late_interaction import (
     Matches,
@@ -22,23 +22,41 @@ from headlight.runtime.comparison.late_interaction import (
     token_parts,
 )
 from headlight.runtime.encode_items import ItemResult
+from headlight.runtime.plans.plan import pooled_rows
 from headlight.runtime.values import Array, Floats, Ids
 from headlight.spec import Span
 
 
 @dataclasses.dataclass(slots=True)
-class EvidenceNumbers:
-    """Evidence of one method.
-
-    Attributes:
-        units: the units, in the order of `weights`.
-        weights: float32 [units].
-        matched: of late interaction: the tokens that the query's tokens matched.
-    """
+class UnitNumbers:
+    """Units, and their weights: float32 [units], in their order."""
 
     units: EvidenceUnits
     weights: Floats
+
+    def keep_largest(self, count: int) -> None:
+        """Keep this many units, the largest weights first."""
+        order = largest(self.weights, count)
+        self.units, self.weights = self.units.chosen(order), self.weights[order]
+
+
+@dataclasses.dataclass(slots=True)
+class EvidenceNumbers(UnitNumbers):
+    """Evidence of one method: the units of the passage, and of a pair its other units.
+
+    Attributes:
+        matched: of late interaction: the tokens that the query's tokens matched.
+        query, special: of a pair; see `PlannedUnits`.
+    """
+
     matched: Matches | None = None
+    query: UnitNumbers | None = None
+    special: UnitNumbers | None = None
+
+    @property
+    def sides(self) -> list[UnitNumbers]:
+        """The units that are chosen and hidden: of the passage, and of the query in a pair."""
+        return [self] if self.query is None else [self, self.query]
 
 
 @dataclasses.dataclass(slots=True)
@@ -64,38 +82,49 @@ class ComparisonNumbers:
         self._plan = plan
         self._query: Floats
         self._passages: list[PassageNumbers]
-        self._similarities = list[float]()  # of the occluded units
+        self._hidden_scores = list[float]()  # of the occluded units
 
     def take_whole(self, results: Sequence[ItemResult]) -> None:
-        """Take the results of query and passages."""
+        """Take the results of query and passages, or of the pairs."""
         query, *passages = results
-        self._query = query["pooled"]
-        vectors = np.stack([each["pooled"] for each in passages])
-        scores = similarity(self._plan.measure, self._query, vectors)[0].tolist()
+        if self._plan.of_pairs:
+            passages = list(results)
+        else:
+            self._query = query["pooled"]
         self._passages = [
             self._numbers(place, score, query, passage)
-            for place, (score, passage) in enumerate(zip(scores, passages, strict=True))
+            for place, (score, passage) in enumerate(
+                zip(self._scores(passages), passages, strict=True)
+            )
         ]
 
-    def take_hidden(self, vectors: Floats) -> None:
-        """Take the vectors of the next occluded units: float32 [m, D]."""
-        self._similarities += similarity(self._plan.measure, self._query, vectors)[0].tolist()
+    def take_hidden(self, results: Sequence[ItemResult]) -> None:
+        """Take the results of the next occluded units."""
+        self._hidden_scores += self._scores(results)
 
     def passages(self) -> list[PassageNumbers]:
         """Return the numbers of the passages, sorted and cut as the request says."""
         spec, at = self._plan.spec, 0
         for passage in self._passages:
             for wanted, found in zip(spec.evidence, passage.evidence, strict=True):
-                if wanted.method == "occlusion":
-                    hidden = self._similarities[at : at + len(found.units)]
-                    found.weights = np.float32(passage.score) - np.array(hidden, np.float32)
-                    at += len(hidden)
-                if wanted.top_k is not None:
-                    order = largest(found.weights, wanted.top_k)
-                    found.units, found.weights = found.units.chosen(order), found.weights[order]
+                for side in found.sides:
+                    if wanted.method == "occlusion":
+                        hidden = self._hidden_scores[at : at + len(side.units)]
+                        side.weights = np.float32(passage.score) - np.array(hidden, np.float32)
+                        at += len(hidden)
+                    if wanted.top_k is not None:
+                        side.keep_largest(wanted.top_k)
         if spec.sort:
             return sorted(self._passages, key=lambda each: -each.score)
         return self._passages
+
+    def _scores(self, results: Sequence[ItemResult]) -> list[float]:
+        if self._plan.of_pairs:
+            logits: list[float] = np.stack([each["scores"] for each in results])[:, 0].tolist()
+            return logits
+        vectors = pooled_rows(results)
+        similarities: list[float] = similarity(self._plan.measure, self._query, vectors)[0].tolist()
+        return similarities
 
     def _numbers(
         self, place: int, score: float, query: ItemResult, passage: ItemResult
@@ -114,15 +143,25 @@ class ComparisonNumbers:
         if spec.matrix is not None and cosines is not None:
             numbers.matrix = halve(cosines) if spec.matrix == "float16" else cosines
         for wanted, units in zip(spec.evidence, planned.units, strict=True):
-            found = EvidenceNumbers(units, np.zeros(0, np.float32))
+            found = _unweighted(units)
             if wanted.method == "late_interaction" and matched is not None:
                 found.matched = Matches(planned.compared[matched.rows], matched.cosines)
                 parts = token_parts(matched, len(planned.compared))
-                found.weights = units.sums(_spread(parts, planned.compared))
+                found.weights = units.passage.sums(_spread(parts, planned.compared))
             elif wanted.method == "attention" and passage.attention is not None:
-                found.weights = units.sums(passage.attention)
+                sides = [found, found.query, found.special]
+                for side in (each for each in sides if each is not None):
+                    side.weights = side.units.sums(passage.attention.reshape(-1))
             numbers.evidence.append(found)
         return numbers
+
+
+def _unweighted(units: PlannedUnits) -> EvidenceNumbers:
+    none = np.zeros(0, np.float32)
+    query, special = (
+        None if side is None else UnitNumbers(side, none) for side in (units.query, units.special)
+    )
+    return EvidenceNumbers(units.passage, none, query=query, special=special)
 
 
 def _spread(weights: Floats, tokens: Ids) -> Floats:
@@ -138,15 +177,17 @@ def passage_result(
     """Return the comparison with one passage as plain values."""
     evidence = []
     for wanted, found in zip(spec.evidence, numbers.evidence, strict=True):
-        characters, matched = found.units.characters, found.matched
+        matched, passage = found.matched, unit_weights(found)
         evidence.append(
             Evidence(
                 wanted.method,
-                found.units.each(),
-                () if characters is None else tuple(Span(*each) for each in characters.T.tolist()),
-                found.weights,
+                passage.units,
+                passage.characters,
+                passage.weights,
                 () if matched is None else tuple(matched.rows.tolist()),
                 None if matched is None else matched.cosines,
+                None if found.query is None else unit_weights(found.query),
+                None if found.special is None else unit_weights(found.special),
             )
         )
     return PassageComparison(
@@ -158,3 +199,10 @@ def passage_result(
         tuple(numbers.compared.tolist()) if spec.token_vectors else (),
         numbers.matrix,
     )
+
+
+def unit_weights(numbers: UnitNumbers) -> UnitWeights:
+    """Return units and their weights as plain values."""
+    characters = numbers.units.characters
+    spans = () if characters is None else tuple(Span(*each) for each in characters.T.tolist())
+    return UnitWeights(numbers.units.each(), spans, numbers.weights)

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from headlight.runtime.comparison.comparison_layout import ComparisonLayout
 from headlight.runtime.comparison.passage_comparison import ComparisonNumbers, PassageNumbers
 from headlight.runtime.encode_items import EncodeItem, Selection
-from headlight.runtime.plans.plan import Items, Plan, pooled_rows, waves
+from headlight.runtime.plans.plan import Items, Plan, waves
 
 
 def compare(
     layout: ComparisonLayout,
     items: Sequence[EncodeItem],
-    vectors: Selection,
+    scores: Selection,
     *,
     most_tokens: int = sys.maxsize,
 ) -> Plan[list[PassageNumbers]]:
@@ -22,12 +22,13 @@ def compare(
 
     Args:
         layout: what to compute of the query and of each passage.
-        items: those of the query and of the passages; see `ComparisonLayout.items`.
-        vectors: selects pooled vectors alone.
+        items: those of the query and of the passages, or of the pairs; see
+            `ComparisonLayout.items`.
+        scores: selects what gives a score alone: pooled vectors, or of pairs their logits.
         most_tokens: of one wave.
     """
     numbers = ComparisonNumbers(layout)
     numbers.take_whole((yield Items(items)))
-    for wave in waves(items, layout.occluded, vectors, most_tokens):
-        numbers.take_hidden(pooled_rows((yield wave)))
+    for wave in waves(items, layout.occluded, scores, most_tokens):
+        numbers.take_hidden((yield wave))
     return numbers.passages()

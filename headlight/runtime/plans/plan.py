@@ -77,7 +77,7 @@ def encode_spans(
 def waves(
     items: Sequence[EncodeItem],
     units: Iterable[OccludedUnit],
-    vectors: Selection,
+    outputs: Selection,
     most_tokens: int,
 ) -> Iterator[Items]:
     """Yield the items with one hidden unit each, in waves of at most so many tokens, or of one.
@@ -85,7 +85,7 @@ def waves(
     Args:
         items: the whole inputs.
         units: what to hide, one after the other.
-        vectors: selects pooled vectors alone.
+        outputs: selects what is compared: pooled vectors or scores.
         most_tokens: of one wave.
     """
     wave, tokens = list[EncodeItem](), 0
@@ -94,15 +94,15 @@ def waves(
         if wave and (tokens + len(whole.ids) > most_tokens or len(wave) == LARGEST_WAVE):
             yield Items(wave, wave=True)
             wave, tokens = [], 0
-        wave.append(hidden_item(whole, unit, vectors))
+        wave.append(hidden_item(whole, unit, outputs))
         tokens += len(whole.ids)
     if wave:
         yield Items(wave, wave=True)
 
 
-def hidden_item(item: EncodeItem, unit: OccludedUnit, vectors: Selection) -> EncodeItem:
-    """Return an item with hidden tokens; `vectors` selects pooled vectors alone."""
-    return item._replace(selection=vectors, places=NOWHERE, occluded=unit.tokens)
+def hidden_item(item: EncodeItem, unit: OccludedUnit, outputs: Selection) -> EncodeItem:
+    """Return an item with hidden tokens and other outputs."""
+    return item._replace(selection=outputs, places=NOWHERE, occluded=unit.tokens)
 
 
 def pooled_rows(results: Sequence[ItemResult]) -> Floats:

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headlight.comparison import CompareSpec, Evidence, EvidenceSpec, PassageComparison
+from headlight.comparison import (
+    LOGIT,
+    CompareSpec,
+    Evidence,
+    EvidenceSpec,
+    PassageComparison,
+    UnitWeights,
+)
 from headlight.description import ModelDescription
 from headlight.interface.arguments import Input
 from headlight.outputs.contract import malformed, numbers_of, require
@@ -18,7 +25,7 @@ from headlight.spec import Span
 from headlight.wire.answer_checks import check_model, check_token_list, finite_numbers, texts_of
 from headlight.wire.client_codec import from_token_info
 
-SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan", LOGIT)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,6 +37,8 @@ class ExpectedComparison:
         name: name of the model as the caller gave it; "" stands for the described model.
         query: the query.
         spec: the request.
+
+    Of a model that reranks, the answer has pairs of the query and a passage.
     """
 
     model: ModelDescription
@@ -54,6 +63,17 @@ class ExpectedComparison:
         check_token_list(tokens, given, self.model.vocab_size, f"{field}.tokens")
         return tokens
 
+    def query_tokens(self, response: pb.CompareResponse) -> TokenList | None:
+        """Return the query's tokens; None: only scores were requested, or it is part of each pair.
+
+        Raises:
+            BadAnswer: they do not fit the query.
+        """
+        if self.model.reranks:
+            require(not response.HasField("query"), "a query beside pairs that it is part of")
+            return None
+        return self.tokens(response.query, self.query, "query")
+
     def decode(
         self, response: pb.CompareResponse, passages: Sequence[Input], first: int
     ) -> list[PassageComparison]:
@@ -61,21 +81,22 @@ class ExpectedComparison:
 
         Args:
             response: the answer.
-            passages: the passages that it answers, in their order.
+            passages: the passages that it answers, or the pairs, in their order.
             first: index of the first of them.
 
         Raises:
             BadAnswer: the answer does not fit the request.
         """
         check_model(response.model, self.model, self.name)
-        if response.similarity not in SIMILARITIES:
+        of_pairs = response.similarity == LOGIT
+        if response.similarity not in SIMILARITIES or of_pairs != self.model.reranks:
             raise malformed(f"similarity is {response.similarity[:40]!r}")
         compared = list(response.passages)
         if [each.index for each in compared] != list(range(len(passages))):
             raise malformed(
                 f"{len(compared)} comparisons, not in the order of {len(passages)} passages"
             )
-        query = self.tokens(response.query, self.query, "query")
+        query = self.query_tokens(response)
         check_places("query_tokens", response.query_tokens, 0 if query is None else len(query))
         return [
             self._passage(response, each, given, first)
@@ -132,16 +153,17 @@ class ExpectedComparison:
         count: int,
         queries: int,
     ) -> Evidence:
-        units = _units(f"{field}.units", message.units, count)
-        most = len(units) if requested.top_k is None else requested.top_k
-        require(len(units) <= most, f"{field} has {len(units)} units, and {most} were requested")
-        weights = finite_numbers(f"{field}.weights", message.weights, (len(units),))
-        texts = texts_of(given)
-        if len(message.characters) != (len(units) if texts else 0):
-            raise malformed(f"{field} has {len(message.characters)} spans for {len(units)} units")
-        characters = tuple(Span(each.start, each.end) for each in message.characters)
-        if any(not span.start <= span.end <= len(texts[0]) for span in characters):
-            raise malformed(f"{field}.characters leave the text that was sent")
+        weighted = self._weighted(field, requested.top_k, message, count, texts_of(given)[-1:])
+        query = special = None
+        if self.model.reranks:
+            query = self._weighted(
+                f"{field}.query", requested.top_k, message.query, count, texts_of(given)[:1]
+            )
+        of_rest = self.model.reranks and requested.method == "attention"
+        if of_rest:
+            special = self._weighted(f"{field}.special", None, message.special, count, ())
+        has = message.HasField("query"), message.HasField("special")
+        require(has == (self.model.reranks, of_rest), f"{field} has other sides than a pair has")
         matched, cosines = tuple(message.matched_tokens), None
         if requested.method == "late_interaction":
             if len(matched) not in (0, queries) or max(matched, default=-1) >= count:
@@ -149,7 +171,30 @@ class ExpectedComparison:
             cosines = finite_numbers(
                 f"{field}.matched_cosines", message.matched_cosines, (len(matched),)
             )
-        return Evidence(requested.method, units, characters, weights, matched, cosines)
+        units, characters, weights = weighted.units, weighted.characters, weighted.weights
+        return Evidence(
+            requested.method, units, characters, weights, matched, cosines, query, special
+        )
+
+    def _weighted(
+        self,
+        field: str,
+        top_k: int | None,
+        message: pb.Evidence | pb.UnitWeights,
+        count: int,
+        texts: Sequence[str],
+    ) -> UnitWeights:
+        """Return units with weights, of `count` tokens; `texts`: the text of their characters."""
+        units = _units(f"{field}.units", message.units, count)
+        most = len(units) if top_k is None else top_k
+        require(len(units) <= most, f"{field} has {len(units)} units, and {most} were requested")
+        weights = finite_numbers(f"{field}.weights", message.weights, (len(units),))
+        if len(message.characters) != (len(units) if texts else 0):
+            raise malformed(f"{field} has {len(message.characters)} spans for {len(units)} units")
+        characters = tuple(Span(each.start, each.end) for each in message.characters)
+        if any(not span.start <= span.end <= len(texts[0]) for span in characters):
+            raise malformed(f"{field}.characters leave the text that was sent")
+        return UnitWeights(units, characters, weights)
 
 
 def _check_spans(field: str, evidence: Evidence, given: Sequence[Span], top_k: int | None) -> None:

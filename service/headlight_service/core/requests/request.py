@@ -126,7 +126,7 @@ class OcclusionRequest(Request):
 
 @dataclasses.dataclass(slots=True)
 class ComparisonRequest(Request):
-    """A query, the first input, and passages to compare with it.
+    """A query, the first input, and passages to compare with it; or pairs of both.
 
     The prompt of the request is that of the passages.
 
@@ -138,3 +138,8 @@ class ComparisonRequest(Request):
     spec: CompareSpec = dataclasses.field(default_factory=CompareSpec)
     query_prompt_name: str | None = None
     query_prompt_text: str | None = None
+
+    @property
+    def of_pairs(self) -> bool:
+        """Whether its inputs are pairs of the query and a passage."""
+        return isinstance(self.inputs[0], Pair)

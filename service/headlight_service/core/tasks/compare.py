@@ -1,4 +1,7 @@
-"""Compare: a query with passages. Its inputs are the query and the passages."""
+"""Compare: a query with passages.
+
+Its inputs are the query and the passages, or the pairs of both if the model reranks.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,25 @@ from collections.abc import Mapping, Sequence
 
 from headlight.comparison import PASSAGE_PROMPTS, QUERY_PROMPTS
 from headlight.errors import InvalidInput, Reason, renamed
-from headlight.interface.comparison_arguments import PASSAGE, QUERY, side_names
+from headlight.interface.comparison_arguments import (
+    PASSAGE,
+    QUERY,
+    check_no_prompt,
+    pair_names,
+    side_names,
+)
 from headlight.refusals import Path
-from headlight.runtime.comparison.comparison_layout import evidence_names, layout_of
+from headlight.runtime.comparison.comparison_layout import evidence_names, layout_of, scores
 from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight.runtime.plans.compare import compare
 from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.models import ServedModel
-from headlight_service.core.requests.request import VECTORS, ComparisonRequest
+from headlight_service.core.requests.request import VECTORS, ComparisonRequest, OutputSpec
 from headlight_service.core.slices import Slices
 from headlight_service.core.tasks.task import WAVES, Work, numbers_answer, prepare
-from headlight_service.core.tokenization import TokenizationJob, sided_job
+from headlight_service.core.tokenization import TokenizationJob, encoding_job, sided_job
+
+LOGITS = OutputSpec(**scores(pairs=True))
 
 
 class Compare:
@@ -25,18 +36,35 @@ class Compare:
 
     def names(self, request: ComparisonRequest) -> Mapping[Path, Path]:
         """Return the names of query, passages and evidence."""
-        return evidence_names(request.spec) | side_names(len(request.inputs) - 1)
+        count = len(request.inputs)
+        sides = pair_names(count) if request.of_pairs else side_names(count - 1)
+        return evidence_names(request.spec) | sides
 
     def job(
         self, request: ComparisonRequest, model: ServedModel, selection: Selection
     ) -> TokenizationJob:
         """Return what to tokenise."""
+        if request.of_pairs:
+            return self._job_of_pairs(request, model, selection)
         choose = model.runtime.prompts.choose
         with renamed(QUERY):
             first = choose(request.query_prompt_name, request.query_prompt_text, QUERY_PROMPTS)
         with renamed(PASSAGE):
             others = choose(request.prompt_name, request.prompt_text, PASSAGE_PROMPTS)
         return sided_job(request, model, first, others, with_info=request.spec.details)
+
+    def _job_of_pairs(
+        self, request: ComparisonRequest, model: ServedModel, selection: Selection
+    ) -> TokenizationJob:
+        with renamed(QUERY):
+            check_no_prompt(
+                {"prompt_name": request.query_prompt_name, "prompt_text": request.query_prompt_text}
+            )
+        with renamed(PASSAGE):
+            check_no_prompt(
+                {"prompt_name": request.prompt_name, "prompt_text": request.prompt_text}
+            )
+        return encoding_job(request, model, selection)._replace(sliced=False)
 
     def work(
         self,
@@ -64,7 +92,7 @@ class Compare:
         plan = compare(
             layout,
             items,
-            model.select(VECTORS),
+            model.select(LOGITS if layout.of_pairs else VECTORS),
             most_tokens=model.limits.max_request_tokens // WAVES,
         )
         return Work(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from headlight.comparison import EVIDENCE_METHODS
+from collections.abc import Sequence
+from typing import cast
+
+from headlight.comparison import EVIDENCE_METHODS, CompareSpec
 from headlight.errors import InvalidInput, Reason, renamed
-from headlight.interface.comparison_arguments import checked_comparison, side_names
+from headlight.interface.comparison_arguments import check_pairs, checked_comparison, side_names
 from headlight.outputs.contract import has_unknown
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.comparison.comparison_layout import comparison_outputs
+from headlight.runtime.values import Floats
 from headlight.wire.comparison.comparison_codec import compare_spec
 from headlight.wire.reading_codec import priority_of, special_tokens_of
 from headlight_service.core.models import ServedModel
@@ -36,10 +40,13 @@ def decode_compare(
         inputs = decode_inputs(everything, model, model.limits.max_request_tokens)
         _check_no_pair(inputs)
         masks = head_masks(everything, model)
+    pairs = model.description.reranks
+    if pairs:
+        inputs, masks = _pairs(message, spec, inputs, masks)
     of_query, of_passages = message.WhichOneof("query_prompt"), message.WhichOneof("passage_prompt")
     return ComparisonRequest(
         inputs,
-        OutputSpec(**comparison_outputs(spec), token_info=spec.details),
+        OutputSpec(**comparison_outputs(spec, pairs=pairs), token_info=spec.details),
         model.key,
         message.ByteSize(),
         deadline,
@@ -97,6 +104,21 @@ def _check_sizes(message: pb.CompareRequest, model: ServedModel) -> None:
     ):
         if has_unknown(part):
             raise InvalidInput(field, Reason.NEWER)
+
+
+def _pairs(
+    message: pb.CompareRequest,
+    spec: CompareSpec,
+    inputs: Sequence[Input],
+    masks: list[Floats | None] | None,
+) -> tuple[list[Input], list[Floats | None] | None]:
+    """Return pairs of the query and each passage, and the mask of each. Raises InvalidInput."""
+    query, *passages = inputs
+    check_pairs(spec, query, passages)
+    if message.query.HasField("head_mask"):
+        raise InvalidInput("query.head_mask", Reason.MASK_OF_QUERY)
+    pairs: list[Input] = [Pair(cast("str", query), cast("str", each)) for each in passages]
+    return pairs, None if masks is None else masks[1:]
 
 
 def _check_no_pair(inputs: list[Input]) -> None:

@@ -14,9 +14,13 @@ from headlight.errors import InvalidInput, Reason
 from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
-from headlight.runtime.comparison.comparison_layout import ComparisonLayout, returned
+from headlight.runtime.comparison.comparison_layout import ComparisonLayout
 from headlight.runtime.comparison.evidence_units import EvidenceUnits
-from headlight.runtime.comparison.passage_comparison import EvidenceNumbers, PassageNumbers
+from headlight.runtime.comparison.passage_comparison import (
+    EvidenceNumbers,
+    PassageNumbers,
+    UnitNumbers,
+)
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.contract.answer_encoding import (
     FLOAT,
@@ -115,6 +119,10 @@ class JsonCompareForm:
         told = json_value(response)
         for passage, found in zip(told["passages"], numbers, strict=False):
             for evidence, own in zip(passage["evidence"], found.evidence, strict=True):
+                for name, side in (("query", own.query), ("special", own.special)):
+                    if side is not None:
+                        weights = evidence[name]["weights"]
+                        put_numbers(weights, encoding, [side.weights], single=True)
                 put_numbers(evidence["weights"], encoding, [own.weights], single=True)
                 if own.matched is not None:
                     cosines = own.matched.cosines
@@ -126,7 +134,8 @@ class JsonCompareForm:
 
 def _known(ref: ModelRef, prepared: Prepared, layout: ComparisonLayout) -> pb.CompareResponse:
     """Return the answer without what is computed."""
-    query, *passages = [item_of(each) for each in prepared.inputs]
+    passages = [item_of(each) for each in prepared.inputs]
+    query = None if layout.of_pairs else passages.pop(0)
     vectors = layout.spec.token_vectors
     return pb.CompareResponse(
         model=model_ref(ref),
@@ -171,22 +180,30 @@ def _fill(
 
 
 def _evidence(method: pb.EvidenceMethod, found: EvidenceNumbers, *, with_data: bool) -> pb.Evidence:
-    units, matched = found.units, found.matched
-    single = len(units.tokens) == len(units)
-    message = pb.Evidence(
-        method=method,
-        units=pb.Units(
-            tokens=units.tokens.tolist(), starts=() if single else units.starts.tolist()
-        ),
-        weights=_tensor(found.weights, with_data),
-    )
-    if units.characters is not None:
-        begins, ends = units.characters[:2].tolist()
-        message.characters.extend(map(_text_span, begins, ends))
+    message, matched = pb.Evidence(method=method), found.matched
+    _put_units(message, found, with_data=with_data)
+    if found.query is not None:
+        _put_units(message.query, found.query, with_data=with_data)
+    if found.special is not None:
+        _put_units(message.special, found.special, with_data=with_data)
     if matched is not None:
         message.matched_tokens.extend(matched.rows.tolist())
         message.matched_cosines.CopyFrom(_tensor(matched.cosines, with_data))
     return message
+
+
+def _put_units(
+    message: pb.Evidence | pb.UnitWeights, found: UnitNumbers, *, with_data: bool
+) -> None:
+    units = found.units
+    single = len(units.tokens) == len(units)
+    message.units.SetInParent()
+    message.units.tokens.extend(units.tokens.tolist())
+    message.units.starts.extend(() if single else units.starts.tolist())
+    message.weights.CopyFrom(_tensor(found.weights, with_data))
+    if units.characters is not None:
+        begins, ends = units.characters[:2].tolist()
+        message.characters.extend(map(_text_span, begins, ends))
 
 
 def _text_span(start: int, end: int) -> pb.TextSpan:
@@ -230,10 +247,12 @@ def _json_bytes(layout: ComparisonLayout, encoding: NumberEncoding) -> int:
 
 
 def _counts(layout: ComparisonLayout, place: int) -> list[tuple[int, EvidenceUnits]]:
-    """Return the number of units that an answer has, and all units, of each evidence."""
+    """Return the number of units that an answer has, and all units, of each kind of evidence."""
     units = layout.passages[place].units
     return [
-        (returned(spec, each), each) for spec, each in zip(layout.spec.evidence, units, strict=True)
+        counted
+        for spec, each in zip(layout.spec.evidence, units, strict=True)
+        for counted in each.returned(spec)
     ]
 
 

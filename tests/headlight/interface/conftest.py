@@ -74,6 +74,13 @@ def loop() -> Iterator[LoopThread]:
 @pytest.fixture(scope="module")
 def encoders(bundle: Path, loop: LoopThread) -> Iterator[dict[str, Encoder]]:
     """The same model as each kind of encoder, by its name."""
+    with each_kind(bundle, loop) as made_encoders:
+        yield made_encoders
+
+
+@contextlib.contextmanager
+def each_kind(bundle: Path, loop: LoopThread) -> Iterator[dict[str, Encoder]]:
+    """Yield the model of a bundle as each kind of encoder, by its name."""
     served = contextlib.AsyncExitStack()
     with Runtime(bundle, threads=1) as runtime, Runtime(bundle, threads=1) as behind:
         service = loop.run(served.enter_async_context(serving(cast(FakeRuntime, behind))))

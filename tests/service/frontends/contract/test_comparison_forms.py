@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -14,10 +15,12 @@ from headlight.comparison import CompareSpec, EvidenceMethod, EvidenceSpec, Evid
 from headlight.results import ModelRef
 from headlight.runtime import Runtime
 from headlight.runtime.comparison.comparison_layout import ComparisonLayout, comparison_outputs
+from headlight.spec import RowType
 from headlight_service.core.requests.answer import Prepared
-from headlight_service.core.requests.request import ComparisonRequest, OutputSpec
+from headlight_service.core.requests.request import ComparisonRequest, Input, OutputSpec, Pair
 from headlight_service.frontends.contract.comparison_forms import CompareForm, JsonCompareForm
 from headlight_service.frontends.contract.json_answer_forms import NumberEncoding
+from tests import scorers
 from tests.service.conftest import serving
 from tests.service.fakes import FakeRuntime
 
@@ -28,14 +31,17 @@ UNITS: tuple[EvidenceUnit, ...] = ("token", "word", "sentence", "span")
 Form = CompareForm | JsonCompareForm
 
 
-def specs() -> list[CompareSpec]:
-    found = [CompareSpec(), CompareSpec(late_interaction=True, matrix="float16")]
+def specs(methods: Sequence[EvidenceMethod] = METHODS) -> list[CompareSpec]:
+    found = [CompareSpec()]
+    if "late_interaction" in methods:
+        found.append(CompareSpec(late_interaction=True, matrix="float16"))
     for unit, top_k in itertools.product(UNITS, (None, 1, 3)):
         spans = tuple((Span(0, 1),) for _ in TEXTS[1:]) if unit == "span" else ()
         evidence = tuple(
-            EvidenceSpec(method=method, unit=unit, spans=spans, top_k=top_k) for method in METHODS
+            EvidenceSpec(method=method, unit=unit, spans=spans, top_k=top_k) for method in methods
         )
-        found.append(CompareSpec(evidence=evidence, matrix="float32", sort=top_k == 1))
+        matrix: RowType | None = "float32" if "late_interaction" in methods else None
+        found.append(CompareSpec(evidence=evidence, matrix=matrix, sort=top_k == 1))
     return found
 
 
@@ -50,6 +56,12 @@ class Sized:
         return self.size
 
 
+@pytest.fixture(scope="module")
+def ranking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    with Runtime(scorers.bundle(tmp_path_factory, "reranker"), threads=1) as runtime:
+        yield runtime
+
+
 def made(name: str) -> Form:
     if name == "message":
         return CompareForm(LARGE)
@@ -57,11 +69,17 @@ def made(name: str) -> Form:
 
 
 @pytest.mark.parametrize("name", ["message", "list", "base64"])
-async def test_no_answer_is_larger_than_reserved(runtime: Runtime, name: str) -> None:
-    async with serving(cast(FakeRuntime, runtime)) as service:
-        for spec in specs():
-            outputs = OutputSpec(**comparison_outputs(spec), token_info=spec.details)
-            request = ComparisonRequest([*TEXTS], outputs, spec=spec)
+@pytest.mark.parametrize("pairs", [False, True], ids=["texts", "pairs"])
+async def test_no_answer_is_larger_than_reserved(
+    runtime: Runtime, ranking: Runtime, name: str, pairs: bool
+) -> None:
+    inputs: list[Input] = [*TEXTS]
+    if pairs:
+        inputs = [Pair(TEXTS[0], each) for each in TEXTS[1:]]
+    async with serving(cast(FakeRuntime, ranking if pairs else runtime)) as service:
+        for spec in specs(METHODS[1:] if pairs else METHODS):
+            outputs = OutputSpec(**comparison_outputs(spec, pairs=pairs), token_info=spec.details)
+            request = ComparisonRequest(inputs, outputs, spec=spec, truncation="cut_end")
             form = Sized(made(name))
             handle = service.pipeline.submit(request, form)
             answer = await asyncio.to_thread(handle.result)
@@ -72,4 +90,5 @@ async def test_no_answer_is_larger_than_reserved(runtime: Runtime, name: str) ->
             if name != "message":
                 told: dict[str, Any] = json.loads(found)
                 assert len(told["passages"]) == len(TEXTS) - 1
+                assert ("query" in told) != pairs, "which each pair has"
         assert service.model.admission.outputs.held == 0

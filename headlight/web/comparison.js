@@ -1,4 +1,5 @@
 // A query above its passages: the weight of each part by each method, and what each token of the query matched.
+// A model that reranks reads both as a pair: the query stands with each passage, with its own weights.
 // Offsets count code points, and JavaScript's strings UTF-16: texts are arrays of code points here.
 
 const METHODS = {
@@ -10,10 +11,11 @@ const METHODS = {
   attention: {
     name: "Attention",
     said: "Weight: what the passage’s vector reads from. It does not depend on the query. Attention is not an explanation of the score.",
+    ofPairs: "Weight: what the query’s tokens read from, the mean of its tokens, layers and heads. All tokens of a pair sum to 1. Attention is not an explanation of the score.",
   },
 };
 const CONTROL = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/u; // the latter reorder what follows
-const comparing = { data: null, method: null, pinned: null, passages: [] };
+const comparing = { data: null, method: null, pinned: null, passages: [], against: null };
 const graphemes = globalThis.Intl?.Segmenter && new Intl.Segmenter(undefined, { granularity: "grapheme" });
 const spaced = (number) => number.toFixed(3).replace("-", "−");
 
@@ -22,12 +24,15 @@ const pointsOf = (text) => Array.from(text, (char) => (CONTROL.test(char) && cha
 
 /**
  * Shows a comparison, {similarity, best, query: {text, tokens}, passages: [{name, text, score, maxSim, tokens, evidence}]}.
- * Evidence is {method, units, weights, matched, cosines}. `tokens` and `units` are [start, end] in code points; `matched`
- * has, for each token of the query, the number of the passage's token with the largest cosine.
+ * Evidence is {method, units, weights, matched, cosines, query, special}. `tokens` and `units` are [start, end] in code points;
+ * `matched` has, for each token of the query, the number of the passage's token with the largest cosine. Of a pair, `query` has
+ * units and weights of the query, and `special` is a list of [piece, weight] of other tokens.
  */
 function showComparison(data) {
   const methods = data.passages[0].evidence.map(({ method }) => method);
-  Object.assign(comparing, { data, pinned: null, method: methods.includes(comparing.method) ? comparing.method : methods[0] });
+  Object.assign(comparing, { data, pinned: null, against: null, method: methods.includes(comparing.method) ? comparing.method : methods[0] });
+  byId("query-part").hidden = ofPairs();
+  drawContrasts();
   byId("methods").hidden = methods.length < 2;
   byId("method-choices").replaceChildren(...methods.map(methodChoice));
   drawQuery();
@@ -63,21 +68,51 @@ function drawQuery() {
 const queryButtons = () => [...byId("compared-query").querySelectorAll("[role=button]")];
 const evidenceOf = (passage, method) => passage.evidence.find((each) => each.method === method);
 const matches = (passage) => evidenceOf(passage, "late_interaction");
+const ofPairs = () => comparing.data.similarity === "logit";
+
+/** Offers the contrast with each passage whose query has the same units: by occlusion, the effects can be subtracted. */
+function drawContrasts() {
+  const { data } = comparing;
+  const can = ofPairs() && data.passages.length > 1 && evidenceOf(data.passages[0], "occlusion");
+  const options = can ? data.passages.map((_, at) => [String(at), `their effect, less that on passage ${at + 1}`]) : [];
+  byId("contrast").replaceChildren(...[["", "their effect on the score"], ...options].map(([value, text]) => Object.assign(element("option", text), { value })));
+  showContrasts();
+}
+
+/** Shows the choice of a contrast if the method is occlusion. */
+function showContrasts() {
+  byId("contrasts").hidden = byId("contrast").options.length < 2 || comparing.method !== "occlusion";
+}
+
+/**
+ * Returns units and weights of the query with a passage: of a contrast, its effect here less that on the other passage, as
+ * `Comparison.contrast` of Python has it; null if the query was cut differently.
+ */
+function queryOf(passage) {
+  const { data, method, against } = comparing;
+  const { query } = evidenceOf(passage, method);
+  if (against === null || method !== "occlusion") return query;
+  const other = evidenceOf(data.passages[against], method).query;
+  if (JSON.stringify(query.units) !== JSON.stringify(other.units)) return null;
+  return { units: query.units, weights: [...query.weights].map((weight, at) => weight - other.weights[at]) };
+}
 
 /** Draws the passages by the chosen method. */
 function drawPassages() {
   const { data, method } = comparing;
-  const weights = data.passages.flatMap((passage) => [...evidenceOf(passage, method).weights]);
+  const weights = data.passages.flatMap((passage) => [...evidenceOf(passage, method).weights, ...(ofPairs() ? (queryOf(passage)?.weights ?? []) : [])]);
   const top = Math.max(1e-9, ...weights.map(Math.abs));
   comparing.passages = data.passages.map((passage, at) => passageOf(passage, at, top));
   byId("compared-passages").replaceChildren(...comparing.passages.map(({ item }) => item));
-  byId("method-said").textContent = METHODS[method].said;
+  byId("method-said").textContent = (ofPairs() && METHODS[method].ofPairs) || METHODS[method].said;
+  showContrasts();
   byId("weight-top").textContent = spaced(top);
   const below = weights.some((weight) => weight < 0);
   byId("below-zero").hidden = !below;
   byId("weight-least").textContent = below ? spaced(-top) : "0";
-  byId("best-said").textContent = data.best === 1 ? "Underlined: the largest above 0 of each passage." : `Underlined: the ${data.best} largest above 0 of each passage.`;
-  byId("scores-said").textContent = `Score: ${data.similarity} of the pooled vectors. Max-sim: the mean over the query’s tokens of the largest cosine with a token of the passage.`;
+  const each = ofPairs() ? "each text" : "each passage";
+  byId("best-said").textContent = data.best === 1 ? `Underlined: the largest above 0 of ${each}.` : `Underlined: the ${data.best} largest above 0 of ${each}.`;
+  byId("scores-said").textContent = ofPairs() ? "Score: the logit of the query and the passage, which the model reads as a pair." : `Score: ${data.similarity} of the pooled vectors. Max-sim: the mean over the query’s tokens of the largest cosine with a token of the passage.`;
   drawNumbers();
   mark(comparing.pinned ?? []);
 }
@@ -85,12 +120,39 @@ function drawPassages() {
 /** Returns the element of a passage, its code points, and the spans that show its tokens. */
 function passageOf(passage, at, top) {
   const points = pointsOf(passage.text);
-  const { units, weights } = evidenceOf(passage, comparing.method);
+  const tokens = ofPairs() ? [] : passage.tokens; // those of a pair are of two texts
+  const { text, marks } = weighted(points, evidenceOf(passage, comparing.method), tokens, top);
+  const item = element("li", undefined, "passage");
+  const head = element("div", undefined, "passage-head");
+  head.append(element("h3", `${at + 1}.`), numberOf("score", passage.score));
+  if (passage.maxSim !== null) head.append(numberOf("max-sim", passage.maxSim));
+  if (passage.name) head.append(element("bdi", passage.name, "fine"));
+  const match = element("p", undefined, "match");
+  item.append(head, ...(ofPairs() ? pairParts(passage, at, top) : []), text, match);
+  match.hidden = ofPairs();
+  return { item, points, marks, match };
+}
+
+/** Returns the query with its weights in a pair, and its other tokens. */
+function pairParts(passage, at, top) {
+  const query = queryOf(passage);
+  const line = query ? weighted(pointsOf(comparing.data.query.text), query, [], top).text : element("p", "The query was cut differently in these pairs.", "fine");
+  line.classList.add("pair-query");
+  line.setAttribute("aria-label", `Query with passage ${at + 1}`);
+  const { special } = evidenceOf(passage, comparing.method);
+  if (!special.length) return [line];
+  const others = element("p", "Other tokens: ", "fine pair-others");
+  special.forEach(([piece, weight], place) => others.append(place ? ", " : "", element("bdi", pointsOf(piece).join("")), ` ${spaced(weight)}`));
+  return [line, others];
+}
+
+/** Returns an element with a text whose units have the colours of their weights, and the spans of each of its tokens. */
+function weighted(points, { units, weights }, textTokens, top) {
   const best = new Set([...weights.keys()].sort((a, b) => weights[b] - weights[a]).slice(0, comparing.data.best).filter((unit) => weights[unit] > 0));
   const text = element("p", undefined, "passage-text");
   text.dir = "auto";
-  const marks = passage.tokens.map(() => []);
-  for (const { text: piece, members: [of, tokens] } of pieces(points, [units, passage.tokens])) {
+  const marks = textTokens.map(() => []);
+  for (const { text: piece, members: [of, tokens] } of pieces(points, [units, textTokens])) {
     const made = element("span", piece);
     const [unit] = [...of].sort((a, b) => Math.abs(weights[b]) - Math.abs(weights[a]));
     if (unit !== undefined && weights[unit]) {
@@ -101,14 +163,7 @@ function passageOf(passage, at, top) {
     for (const token of tokens) marks[token].push(made);
     text.append(made);
   }
-  const item = element("li", undefined, "passage");
-  const head = element("div", undefined, "passage-head");
-  head.append(element("h3", `${at + 1}.`), numberOf("score", passage.score));
-  if (passage.maxSim !== null) head.append(numberOf("max-sim", passage.maxSim));
-  if (passage.name) head.append(element("bdi", passage.name, "fine"));
-  const match = element("p", undefined, "match");
-  item.append(head, text, match);
-  return { item, points, marks, match };
+  return { text, marks };
 }
 
 function numberOf(name, value) {
@@ -185,11 +240,11 @@ function drawNumbers() {
     item.querySelector(".numbers")?.remove();
     if (!byId("numbers").checked) return;
     const passage = data.passages[at];
-    const { units, weights } = evidenceOf(passage, method);
-    const order = [...weights.keys()].sort((a, b) => weights[b] - weights[a]);
-    const rows = order.map((unit) => [points.slice(...units[unit]).join(""), units[unit].join("–"), spaced(weights[unit])]);
     const part = element("div", undefined, "numbers");
-    part.append(numbersTable(`Weights of passage ${at + 1} by ${METHODS[method].name.toLowerCase()}`, ["unit", "characters", "weight"], rows));
+    const by = METHODS[method].name.toLowerCase();
+    const query = ofPairs() && queryOf(passage);
+    if (query) part.append(weightsTable(`Weights of the query with passage ${at + 1} by ${by}`, "unit of the query", pointsOf(data.query.text), query));
+    part.append(weightsTable(`Weights of passage ${at + 1} by ${by}`, "unit", points, evidenceOf(passage, method)));
     const found = matches(passage);
     if (found?.matched?.length) {
       const asked = pointsOf(data.query.text);
@@ -200,6 +255,12 @@ function drawNumbers() {
     }
     item.append(part);
   });
+}
+
+function weightsTable(name, title, points, { units, weights }) {
+  const order = [...weights.keys()].sort((a, b) => weights[b] - weights[a]);
+  const rows = order.map((unit) => [points.slice(...units[unit]).join(""), units[unit].join("–"), spaced(weights[unit])]);
+  return numbersTable(name, [title, "characters", "weight"], rows);
 }
 
 function numbersTable(name, titles, rows) {
@@ -244,6 +305,10 @@ function buildComparison() {
     drawPassages();
   });
   byId("numbers").addEventListener("change", drawNumbers);
+  byId("contrast").addEventListener("change", (event) => {
+    comparing.against = event.target.value === "" ? null : Number(event.target.value);
+    drawPassages();
+  });
 }
 
 /** Moves the focus to another token of the query, by an arrow key; returns whether there is one. */

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
-from headlight.comparison import Comparison, Evidence, PassageComparison
+from headlight.comparison import Comparison, Evidence, PassageComparison, UnitWeights
 from headlight.results import Floats, TokenList
 from headlight.web.assets import asset, digest, script_of
 from headlight.web.page import block, plain
@@ -25,8 +25,9 @@ def comparison_page(
     """Return a page with the query, and below it the passages with their evidence.
 
     A reader chooses the method if there are several, and points at a token of the query to see what
-    it matched, if there is evidence by late interaction. The page holds its data, style and script,
-    and forbids itself to load anything.
+    it matched, if there is evidence by late interaction. Of a model that reranks, the query is
+    shown with each passage, and can be contrasted with that of another passage. The page holds its
+    data, style and script, and forbids itself to load anything.
 
     Args:
         comparison: with evidence.
@@ -41,7 +42,7 @@ def comparison_page(
     Raises:
         ValueError: there is no evidence, or the texts are not those of the comparison.
     """
-    if comparison.query is None or not all(each.evidence for each in comparison):
+    if not all(each.evidence for each in comparison):
         raise ValueError("comparison: has no evidence; compare with evidence=...")
     if len(passages) != len(comparison) or len(names) not in (0, len(passages)):
         raise ValueError(
@@ -50,7 +51,8 @@ def comparison_page(
         )
     style = asset("page.css") + asset("comparison.css")
     script = script_of(*COMPARISON_SCRIPTS, "comparison_start.js")
-    model, tokens = comparison.model, offsets(comparison.query)
+    model = comparison.model
+    tokens = [] if comparison.query is None else offsets(comparison.query)
     data = {
         "similarity": comparison.similarity,
         "best": best,
@@ -85,19 +87,33 @@ def described(passage: PassageComparison, text: str, name: str) -> dict[str, obj
         "score": round(passage.score, 6),
         "maxSim": None if passage.max_sim_mean is None else round(passage.max_sim_mean, 6),
         "tokens": [] if passage.tokens is None else offsets(passage.tokens),
-        "evidence": [evidence_of(each) for each in passage.evidence],
+        "evidence": [evidence_of(each, passage.tokens) for each in passage.evidence],
     }
 
 
-def evidence_of(evidence: Evidence) -> dict[str, object]:
+def evidence_of(evidence: Evidence, tokens: TokenList | None) -> dict[str, object]:
     """Return evidence as the script reads it."""
-    cosines = evidence.matched_cosines
+    cosines, special = evidence.matched_cosines, evidence.special
+    pieces = (
+        [] if special is None or tokens is None else [tokens.pieces[at] for [at] in special.units]
+    )
     return {
         "method": evidence.method,
-        "units": [[span.start, span.end] for span in evidence.characters],
-        "weights": shortest(evidence.weights),
+        **units_of(evidence),
         "matched": list(evidence.matched_tokens),
         "cosines": [] if cosines is None else shortest(cosines),
+        "query": None if evidence.query is None else units_of(evidence.query),
+        "special": []
+        if special is None
+        else [[*each] for each in zip(pieces, shortest(special.weights), strict=True)],
+    }
+
+
+def units_of(units: Evidence | UnitWeights) -> dict[str, object]:
+    """Return units with their weights as the script reads them."""
+    return {
+        "units": [[span.start, span.end] for span in units.characters],
+        "weights": shortest(units.weights),
     }
 
 

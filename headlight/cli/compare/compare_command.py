@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headlight.cli.attention.attend_command import add_page, write_page
-from headlight.cli.compare.comparison_output import comparison_json, comparison_text
+from headlight.cli.compare.comparison_output import (
+    RankedContrast,
+    comparison_json,
+    comparison_text,
+)
 from headlight.cli.files import UsageError, screen
 from headlight.cli.input_lines import read_inputs
 from headlight.cli.output_files import count_text, draws_alone, write_result
@@ -29,7 +33,9 @@ PASSAGES, BEST = 10, 3
 NOTES = """\
 Passages are lines of files or of standard input. The most similar come first,
 with the parts that matched. This is for a list of passages; to search many
-texts, keep their vectors of `headlight embed` in a vector database."""
+texts, keep their vectors of `headlight embed` in a vector database.
+A model that reranks reads the query and each passage as a pair: the score is
+the pair's logit, and parts of the query are marked as well."""
 EXAMPLES = (
     'headlight compare "join two paths" texts.txt',
     'headlight compare "join two paths" texts.txt --method occlusion --unit word',
@@ -99,9 +105,10 @@ def add_evidence(made: argparse.ArgumentParser) -> None:
         action="append",
         choices=[method.replace("_", "-") for method in EVIDENCE_METHODS],
         help=(
-            "late-interaction (default): what the query's tokens match; occlusion: how far the "
-            "score falls without a part, an encoding for each; attention: what the vector reads "
-            "from, which is no explanation. Several times for several, in json and --html"
+            "late-interaction (default): what the query's tokens match; occlusion (default of a "
+            "model that reranks): how far the score falls without a part, an encoding for each; "
+            "attention: what the vector reads from, or the query's tokens of a pair, which is no "
+            "explanation. Several times for several, in json and --html"
         ),
     )
     group.add_argument(
@@ -121,6 +128,15 @@ def add_evidence(made: argparse.ArgumentParser) -> None:
         metavar="K",
         help=f"mark the K parts of each passage with the largest weights; default: {BEST}",
     )
+    group.add_argument(
+        "--contrast",
+        type=positive,
+        metavar="N",
+        help=(
+            "also show which parts of the query lift the best passage above the N-th, by "
+            "occlusion; only of a model that reranks"
+        ),
+    )
 
 
 def positive(text: str) -> int:
@@ -133,10 +149,13 @@ def positive(text: str) -> int:
 
 def run_compare(arguments: argparse.Namespace) -> None:
     """Run `headlight compare`."""
-    methods = methods_of(arguments)
+    named = named_methods(arguments)
     passages = passages_of(arguments)
     with connect(arguments) as client:
-        comparison, passages = most_similar(client, arguments, methods, passages)
+        pairs = client.model().reranks
+        methods = methods_of(arguments, named, pairs=pairs)
+        comparison, passages = most_similar(client, arguments, methods, passages, pairs=pairs)
+    contrast = contrast_of(comparison, arguments.contrast)
     texts = arguments.query, passages.texts, passages.places
     what = f"{count_text(len(passages.texts), 'passage')} beside a query"
     if is_paged(arguments):
@@ -147,24 +166,65 @@ def run_compare(arguments: argparse.Namespace) -> None:
             arguments,
             what=what,
             text=lambda: comparison_text(
-                comparison, *texts, arguments.unit, arguments.best, *screen(arguments.out)
+                comparison,
+                *texts,
+                arguments.unit,
+                arguments.best,
+                *screen(arguments.out),
+                contrast=contrast,
             ),
-            json=lambda: comparison_json(comparison, *texts, arguments.unit, arguments.best),
+            json=lambda: comparison_json(
+                comparison, *texts, arguments.unit, arguments.best, contrast=contrast
+            ),
         )
 
 
-def methods_of(arguments: argparse.Namespace) -> list[EvidenceMethod]:
-    """Return the methods to request; a page always shows what the query's tokens match.
-
-    Raises UsageError: text shows one method.
-    """
+def named_methods(arguments: argparse.Namespace) -> list[EvidenceMethod]:
+    """Return the methods that the command names. Raises UsageError: text shows one method."""
     named: list[Any] = [each.replace("-", "_") for each in arguments.method or ()]
-    methods: list[EvidenceMethod] = list(dict.fromkeys(named)) or ["late_interaction"]
+    methods: list[EvidenceMethod] = list(dict.fromkeys(named))
     if len(methods) > 1 and not draws_alone(arguments) and arguments.format != "json":
         raise UsageError("--method: text shows one method; use --format json or --html for several")
+    return methods
+
+
+def methods_of(
+    arguments: argparse.Namespace, named: Sequence[EvidenceMethod], *, pairs: bool
+) -> list[EvidenceMethod]:
+    """Return the methods to request; a page always shows what the query's tokens match.
+
+    Raises UsageError: the model cannot have them.
+    """
+    if pairs:
+        if "late_interaction" in named:
+            raise UsageError(
+                "--method late-interaction: this model reads the query and a passage together; "
+                "use occlusion or attention"
+            )
+        methods = [*named] or ["occlusion"]
+        return methods if arguments.contrast is None else [*dict.fromkeys([*methods, "occlusion"])]
+    if arguments.contrast is not None:
+        raise UsageError("--contrast: needs a model that reranks; this one compares vectors")
+    methods = [*named] or ["late_interaction"]
     if is_paged(arguments) and "late_interaction" not in methods:
         methods.append("late_interaction")
     return methods
+
+
+def contrast_of(comparison: Comparison, rank: int | None) -> RankedContrast | None:
+    """Return why the best passage is above the one of a rank; None: it is not requested.
+
+    Raises UsageError: there is no such passage.
+    """
+    if rank is None:
+        return None
+    if not 2 <= rank <= len(comparison):
+        raise UsageError(
+            f"--contrast {rank}: compares the best passage with a later one, and "
+            f"{count_text(len(comparison), 'passage')} are shown; name 2 to {len(comparison)}"
+        )
+    best, other = comparison.passages[0], comparison.passages[rank - 1]
+    return RankedContrast(rank, best.score, other.score, comparison.contrast(best, other))
 
 
 def is_paged(arguments: argparse.Namespace) -> bool:
@@ -194,6 +254,8 @@ def most_similar(
     arguments: argparse.Namespace,
     methods: Sequence[EvidenceMethod],
     passages: Passages,
+    *,
+    pairs: bool,
 ) -> tuple[Comparison, Passages]:
     """Return the comparison with the passages to show, the most similar first.
 
@@ -212,7 +274,7 @@ def most_similar(
     if len(passages.texts) > top:
         ranked = [passage.index for passage in compare(passages)]
         passages = passages.chosen(ranked[:top])
-    comparison = compare(passages, late_interaction=True, evidence=evidence)
+    comparison = compare(passages, late_interaction=not pairs, evidence=evidence)
     return comparison, passages
 
 

@@ -4,23 +4,48 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from headlight.analysis.terminal_view import COLOURS, RESET, cells
 from headlight.cli.output_files import count_text
 from headlight.cli.result_output import numbers, wrapped_lines
-from headlight.comparison import Comparison, Evidence, EvidenceMethod, PassageComparison
+from headlight.comparison import (
+    LOGIT,
+    Comparison,
+    Contrast,
+    Evidence,
+    EvidenceMethod,
+    PassageComparison,
+    UnitWeights,
+)
 from headlight.results import Floats, TokenList
 from headlight.web.page import JOINERS
 
 INDENT, LEAST_CELLS = 3, 20
+QUERY_TITLE = "query: "
 BRIGHT = 4  # colours of `COLOURS` from this one on have black letters
 MEANINGS: dict[EvidenceMethod, str] = {
     "late_interaction": "late interaction: its part of max-sim",
     "occlusion": "occlusion: how far the score falls without it",
     "attention": "attention: what the vector reads from; attention is not an explanation",
 }
+OF_QUERY = "attention: what the query's tokens read from; attention is not an explanation"
+
+
+class RankedContrast(NamedTuple):
+    """Why the best passage is above another.
+
+    Attributes:
+        rank: of the other.
+        score, other_score: those of the best and of the other.
+        contrast: of both.
+    """
+
+    rank: int
+    score: float
+    other_score: float
+    contrast: Contrast
 
 
 class Part(NamedTuple):
@@ -46,35 +71,92 @@ def comparison_text(
     best: int,
     width: int,
     colour: bool,
+    *,
+    contrast: RankedContrast | None = None,
 ) -> str:
     """Return the passages with their scores, with the evidence of the first method marked.
 
+    Of a model that reranks, the query is marked above each passage.
+
     Args:
-        comparison: with evidence and the late interaction's score.
+        comparison: with evidence, and the late interaction's score if the model has it.
         query, passages: the texts, passages by their index.
         places: where each passage is from.
         unit: of the evidence.
         best: mark this many units of each passage.
         width: columns of a line.
         colour: show weights as colours, and the best bold; else only the best, between asterisks.
+        contrast: why the best passage is above another; None: it is not shown.
     """
-    top = max((max(each.evidence[0].weights, default=0) for each in comparison), default=0)
-    blocks = [f"query: {plain(query)}"]
+    top = max((largest_weight(each.evidence[0]) for each in comparison), default=0)
+
+    def marked(units: Evidence | UnitWeights, text: str, title: str = "") -> list[str]:
+        parts = parts_of(units, text, best, top)
+        parts = [*([Part(title)] if title else []), *(parts if colour else asterisks(parts))]
+        return indented(wrapped(parts, max(width - INDENT, LEAST_CELLS)))
+
+    def listed(lines: Sequence[str]) -> list[str]:
+        return indented(wrapped_lines(lines, max(width - INDENT, LEAST_CELLS)))
+
+    pairs = comparison.similarity == LOGIT
+    blocks = [] if pairs else [f"query: {plain(query)}"]
     for rank, passage in enumerate(comparison, 1):
-        parts = parts_of(passage.evidence[0], passages[passage.index], best, float(top))
-        lines = wrapped(parts if colour else asterisks(parts), max(width - INDENT, LEAST_CELLS))
-        blocks.append(
-            "\n".join(
-                [
-                    f"{rank}. {scores(passage)}  {plain(places[passage.index])}",
-                    *(f"{' ' * INDENT}{line}" for line in lines),
-                ]
-            )
-        )
+        evidence = passage.evidence[0]
+        lines = [f"{rank}. {scores(passage)}  {plain(places[passage.index])}"]
+        if evidence.query is not None:
+            lines += marked(evidence.query, query, QUERY_TITLE)
+        lines += marked(evidence, passages[passage.index])
+        if evidence.special is not None and passage.tokens is not None:
+            lines += listed([others_text(evidence.special, passage.tokens)])
+        blocks.append("\n".join(lines))
+    if contrast is not None:
+        lines = [contrast_text(contrast), *marked(contrast.contrast.query, query, QUERY_TITLE)]
+        lines += listed(extremes(contrast.contrast.query, query, best))
+        blocks.append("\n".join(lines))
     method = comparison.passages[0].evidence[0].method
-    meanings = legend(comparison.similarity, method, unit, best, float(top), colour)
+    meanings = legend(comparison.similarity, method, unit, best, top, colour)
     blocks.append("\n".join(wrapped_lines(meanings, width)))
     return "\n\n".join(blocks)
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    """Return lines with the indent of a passage."""
+    return [f"{' ' * INDENT}{line}" for line in lines]
+
+
+def largest_weight(evidence: Evidence) -> float:
+    """Return the largest weight of a passage, and of the query in a pair; 0 if there is none."""
+    sides = [evidence.weights, *(() if evidence.query is None else (evidence.query.weights,))]
+    return max((float(max(each, default=0)) for each in sides), default=0)
+
+
+def others_text(special: UnitWeights, tokens: TokenList) -> str:
+    """Return the pair's tokens that are of neither text, with their weights."""
+    pieces = (plain(tokens.pieces[at]) for unit in special.units for at in unit)
+    pairs = zip(pieces, special.weights, strict=True)
+    return "other tokens: " + ", ".join(f"{piece} {weight:.3f}" for piece, weight in pairs)
+
+
+def contrast_text(contrast: RankedContrast) -> str:
+    """Return the scores of a contrast, and their difference."""
+    return (
+        f"1 above {contrast.rank}: {contrast.score:.3f} less {contrast.other_score:.3f} is "
+        f"{contrast.contrast.difference:.3f}"
+    )
+
+
+def extremes(units: UnitWeights, text: str, count: int) -> list[str]:
+    """Return the units with the largest weights above 0, and the least below 0, with weights."""
+
+    def listed(title: str, order: Sequence[int]) -> str:
+        spans = [(units.characters[at], units.weights[at]) for at in order]
+        parts = (f"{plain(text[span.start : span.end])} {weight:+.3f}" for span, weight in spans)
+        return f"{title}: {', '.join(parts) or 'nothing'}"
+
+    order = units.largest(len(units.units))
+    for_it = [at for at in order if units.weights[at] > 0][:count]
+    against = [at for at in reversed(order) if units.weights[at] < 0][:count]
+    return [listed("for it", for_it), listed("against it", against)]
 
 
 def scores(passage: PassageComparison) -> str:
@@ -87,17 +169,22 @@ def legend(
     similarity: str, method: EvidenceMethod, unit: str, best: int, top: float, colour: bool
 ) -> Iterator[str]:
     """Yield what the numbers and marks mean."""
-    yield f"score: {similarity}; max-sim: mean over the query's tokens of their largest cosine"
-    most = f"up to {count_text(best, unit)} of each passage, with the largest weights above 0"
+    pairs = similarity == LOGIT
+    if pairs:
+        yield "score: logit of the query and the passage, read as a pair"
+    else:
+        yield f"score: {similarity}; max-sim: mean over the query's tokens of their largest cosine"
+    of = "each query and passage" if pairs else "each passage"
+    most = f"up to {count_text(best, unit)} of {of}, with the largest weights above 0"
     if colour:
         ramp = "".join(f"\x1b[48;5;{number}m " for number in COLOURS[1:])
         yield f"colours: weight of each {unit} from 0 {ramp}{RESET} to {top:.3f}; bold: {most}"
     else:
         yield f"**marked**: {most}"
-    yield f"weight by {MEANINGS[method]}"
+    yield f"weight by {OF_QUERY if pairs and method == 'attention' else MEANINGS[method]}"
 
 
-def parts_of(evidence: Evidence, text: str, best: int, top: float) -> list[Part]:
+def parts_of(evidence: Evidence | UnitWeights, text: str, best: int, top: float) -> list[Part]:
     """Return a passage in its parts, in order.
 
     Units that share a character, such as tokens of one emoji, are cut where the one before ends.
@@ -193,14 +280,16 @@ def comparison_json(
     places: Sequence[str],
     unit: str,
     best: int,
+    *,
+    contrast: RankedContrast | None = None,
 ) -> dict[str, object]:
     """Return scores and evidence with the characters of each unit, the best passage first.
 
-    `best` of an evidence lists the places of its largest weights in `units`.
+    `best` of an evidence lists the places of its largest weights in `units`. Of a model that
+    reranks, evidence also has the units of the query.
     """
-    assert comparison.query is not None
-    labels = comparison.query.labels(query)
-    return {
+    labels = () if comparison.query is None else comparison.query.labels(query)
+    fields: dict[str, object] = {
         "model": dataclasses.asdict(comparison.model),
         "similarity": comparison.similarity,
         "query": {"text": query, "tokens": [labels[at] for at in comparison.query_tokens]},
@@ -210,30 +299,55 @@ def comparison_json(
                 "place": places[passage.index],
                 "text": passages[passage.index],
                 "score": shortest(passage.score),
-                "max_sim_mean": shortest(passage.max_sim_mean or 0.0),
+                "max_sim_mean": None
+                if passage.max_sim_mean is None
+                else shortest(passage.max_sim_mean),
                 "evidence": [
-                    evidence_json(each, passage.tokens, passages[passage.index], best)
+                    evidence_json(each, passage.tokens, query, passages[passage.index], best)
                     for each in passage.evidence
                 ],
             }
             for passage in comparison
         ],
     }
+    if contrast is not None:
+        fields["contrast"] = {
+            "rank": contrast.rank,
+            "difference": shortest(contrast.contrast.difference),
+            "query": units_json(contrast.contrast.query, query, best),
+        }
+    return fields
+
+
+def units_json(units: Evidence | UnitWeights, text: str, best: int) -> dict[str, object]:
+    """Return units of a text with their weights, and the places of the largest."""
+    return {
+        "units": [
+            {"start": start, "end": end, "text": text[start:end], "weight": weight}
+            for (start, end, _), weight in zip(
+                units.characters, numbers(units.weights), strict=True
+            )
+        ],
+        "best": units.largest(best),
+    }
 
 
 def evidence_json(
-    evidence: Evidence, tokens: TokenList | None, text: str, best: int
+    evidence: Evidence, tokens: TokenList | None, query: str, text: str, best: int
 ) -> dict[str, object]:
     """Return the evidence of one method, and what the query's tokens matched."""
-    weights = numbers(evidence.weights)
     fields: dict[str, object] = {
         "method": evidence.method,
-        "units": [
-            {"start": start, "end": end, "text": text[start:end], "weight": weight}
-            for (start, end, _), weight in zip(evidence.characters, weights, strict=True)
-        ],
-        "best": evidence.largest(best),
+        **units_json(evidence, text, best),
     }
+    if evidence.query is not None:
+        fields["query"] = units_json(evidence.query, query, best)
+    if evidence.special is not None and tokens is not None:
+        weights = numbers(evidence.special.weights)
+        fields["special"] = [
+            {"token": at, "piece": tokens.pieces[at], "weight": weight}
+            for [at], weight in zip(evidence.special.units, weights, strict=True)
+        ]
     cosines: Floats | None = evidence.matched_cosines
     if cosines is not None and tokens is not None:
         fields["matches"] = [

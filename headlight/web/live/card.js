@@ -30,6 +30,8 @@ async function showCard() {
   showParity(parity ?? [], model);
   byId("card-part").hidden = false;
   byId("pair-label").hidden = !(info.accepts ?? []).includes("pair");
+  byId("occlusion").disabled = reranks(); // it always asks for it
+  if (reranks()) byId("occlusion").checked = true;
   if (!(info.outputs ?? []).includes("attention")) withoutAttention();
 }
 

@@ -3,17 +3,24 @@
 const BEST_UNITS = 3; // underlined in each passage, as in the file of `headlight compare --html`
 const held = { asked: null };
 
-/** Returns the request; attention is evidence only of a service that has it. */
-function compareRequest({ query, passages, unit, occlusion, longer }) {
+/** Returns whether the model gives one score of a pair, and so has no vectors of a query. */
+const reranks = () => card.description.info.labels?.length === 1 && !card.description.info.token_labels;
+
+/** Returns the methods to ask for; attention is evidence only of a service that has it. */
+function compareMethods(occlusion) {
   const { outputs = [] } = card.description.info;
-  const methods = ["LATE_INTERACTION", ...(occlusion ? ["OCCLUSION"] : []), ...(outputs.includes("attention") ? ["ATTENTION"] : [])];
+  const first = reranks() ? ["OCCLUSION"] : ["LATE_INTERACTION", ...(occlusion ? ["OCCLUSION"] : [])];
+  return [...first, ...(outputs.includes("attention") ? ["ATTENTION"] : [])];
+}
+
+function compareRequest({ query, passages, unit, occlusion, longer }) {
   return {
     query: { text: query },
     passages: passages.map((text) => ({ text })),
     ...longer,
     sort: true,
-    late_interaction: {},
-    evidence: methods.map((method) => ({ method: `EVIDENCE_METHOD_${method}`, unit })),
+    ...(reranks() ? {} : { late_interaction: {} }),
+    evidence: compareMethods(occlusion).map((method) => ({ method: `EVIDENCE_METHOD_${method}`, unit })),
   };
 }
 
@@ -39,7 +46,8 @@ async function showCompared(asked) {
 const offsetsOf = (tokens) => tokens.starts.map((start, at) => [start, tokens.ends[at]]);
 
 function comparisonOf(answer, { query, passages }) {
-  const tokens = offsetsOf(answer.query.tokens);
+  const tokens = answer.query ? offsetsOf(answer.query.tokens) : []; // a pair has those of its query
+  const unitsOf = ({ characters, weights }) => ({ units: characters.map(({ start, end }) => [start, end]), weights: numbersOf(weights) });
   return {
     similarity: answer.similarity,
     best: BEST_UNITS,
@@ -52,10 +60,11 @@ function comparisonOf(answer, { query, passages }) {
       tokens: offsetsOf(item.tokens),
       evidence: evidence.map((each) => ({
         method: each.method.replace("EVIDENCE_METHOD_", "").toLowerCase(),
-        units: each.characters.map(({ start, end }) => [start, end]),
-        weights: numbersOf(each.weights),
+        ...unitsOf(each),
         matched: each.matched_tokens,
         cosines: each.matched_cosines ? numbersOf(each.matched_cosines) : [],
+        query: each.query ? unitsOf(each.query) : null,
+        special: each.special ? [...numbersOf(each.special.weights)].map((weight, at) => [item.tokens.pieces[each.special.units.tokens[at]], weight]) : [],
       })),
     })),
   };

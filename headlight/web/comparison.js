@@ -7,7 +7,11 @@ const METHODS = {
     name: "Late interaction",
     said: "Weight: the part of max-sim that comes from this unit. Each token of the query gives its largest cosine to the token of the passage that has it.",
   },
-  occlusion: { name: "Occlusion", said: "Weight: how far the score falls when this unit is hidden. Below 0, the passage is more similar without it." },
+  occlusion: {
+    name: "Occlusion",
+    said: "Weight: how far the score falls when this unit is hidden. Below 0, the passage is more similar without it.",
+    ofPairs: "Weight: how far the score falls when this unit is hidden. Below 0, the score is larger without it.",
+  },
   attention: {
     name: "Attention",
     said: "Weight: what the passage’s vector reads from. It does not depend on the query. Attention is not an explanation of the score.",
@@ -74,8 +78,8 @@ const ofPairs = () => comparing.data.similarity === "logit";
 function drawContrasts() {
   const { data } = comparing;
   const can = ofPairs() && data.passages.length > 1 && evidenceOf(data.passages[0], "occlusion");
-  const options = can ? data.passages.map((_, at) => [String(at), `their effect, less that on passage ${at + 1}`]) : [];
-  byId("contrast").replaceChildren(...[["", "their effect on the score"], ...options].map(([value, text]) => Object.assign(element("option", text), { value })));
+  const options = can ? data.passages.map((_, at) => [String(at), `effect, less that on passage ${at + 1}`]) : [];
+  byId("contrast").replaceChildren(...[["", "effect on the score"], ...options].map(([value, text]) => Object.assign(element("option", text), { value })));
   showContrasts();
 }
 
@@ -104,7 +108,8 @@ function drawPassages() {
   const top = Math.max(1e-9, ...weights.map(Math.abs));
   comparing.passages = data.passages.map((passage, at) => passageOf(passage, at, top));
   byId("compared-passages").replaceChildren(...comparing.passages.map(({ item }) => item));
-  byId("method-said").textContent = (ofPairs() && METHODS[method].ofPairs) || METHODS[method].said;
+  const contrasted = comparing.against === null || method !== "occlusion" ? "" : ` Of the query: its effect in this pair, less that with passage ${comparing.against + 1}: the part of the difference of both scores.`;
+  byId("method-said").textContent = ((ofPairs() && METHODS[method].ofPairs) || METHODS[method].said) + contrasted;
   showContrasts();
   byId("weight-top").textContent = spaced(top);
   const below = weights.some((weight) => weight < 0);

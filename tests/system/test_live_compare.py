@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from headlight import Client
 from headlight.comparison import EvidenceSpec
+from tests import scorers
 from tests.system.browser import Browser
 from tests.system.conftest import bundle_of
 from tests.system.live import ANSWERED, choose, visit
@@ -168,3 +170,50 @@ def test_a_service_without_attention_compares_all_the_same(chromium: Browser) ->
         compare(page)
         assert texts(page, "#methods label") == ["Late interaction"]
         assert len(texts(page, ".passage")) == len(PASSAGES)
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_model_that_reranks_shows_the_query_with_each_passage(
+    width: int, chromium: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    query, passages = "read it", ("parse a date", "open <b>a</b> file", "x")
+    with (
+        Service(scorers.bundle(tmp_path_factory, "reranker")) as service,
+        visit(chromium, service.rest) as page,
+    ):
+        page.screen(width, 900)
+        page.wait("document.querySelector('#card-part').checkVisibility()")
+        assert not page.evaluate(
+            "document.querySelector('#tasks label:nth-of-type(2)').checkVisibility()"
+        )
+        page.click("#tasks label:nth-of-type(3)")
+        compare(page, query, passages)
+        evidence = [EvidenceSpec(method=each, unit="word") for each in ("occlusion", "attention")]
+        with Client(service.target) as client:
+            expected = client.compare(query, passages, evidence=evidence, sort=True)
+        assert texts(page, "#methods label") == ["Occlusion", "Attention"]
+        shown = [text for each in expected for text in (query, passages[each.index])]
+        assert texts(page, ".passage-text") == shown
+        for head, passage in zip(texts(page, ".passage-head"), expected, strict=True):
+            assert f"score {passage.score:.3f}".replace("-", "−") in head
+        page.click("#numbers")
+        of_query = ".passage:nth-child(3) .numbers .wide-table:first-child td.number:last-child"
+        last = expected.passages[2].evidence[0].query
+        assert last is not None
+        assert texts(page, of_query) == weights_of(last.weights)
+        choose(page, "#contrast", "0")
+        contrast = expected.contrast(expected.passages[2], expected.passages[0])
+        assert texts(page, of_query) == weights_of(contrast.query.weights)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.click("#methods label:nth-of-type(2)")
+        special = expected.passages[0].evidence[1].special
+        assert special is not None
+        first, middle, end = special.weights
+        line = f"Other tokens: [CLS] {first:.3f}, [SEP] {middle:.3f}, [SEP] {end:.3f}"
+        assert texts(page, ".pair-others")[0] == line
+        assert not page.evaluate("document.querySelector('#contrasts').checkVisibility()")
+
+
+def weights_of(weights: Any) -> list[str]:
+    """Return weights as a table has them, in descending order."""
+    return [f"{weight:.3f}".replace("-", "−") for weight in sorted(weights, reverse=True)]

@@ -32,6 +32,7 @@ async function showCard() {
   byId("pair-label").hidden = !(info.accepts ?? []).includes("pair");
   byId("occlusion").disabled = reranks(); // it always asks for it
   if (reranks()) byId("occlusion").checked = true;
+  document.querySelector("input[name=task][value=similarity]").parentElement.hidden = !(info.outputs ?? []).includes("pooled");
   if (!(info.outputs ?? []).includes("attention")) withoutAttention();
 }
 

@@ -205,3 +205,92 @@ def test_a_misfit_is_named(name: str) -> None:
     kind = Exception if name == "model" else BadAnswer
     with pytest.raises(kind, match=problem):
         EXPECTED.decode(changed, PASSAGES, 0)
+
+
+RERANKER = from_model(
+    pb.GetModelResponse(
+        model=REF,
+        info=pb.ModelInfo(
+            layers=1, heads=1, dim=4, pooled_dim=4, vocab_size=9, max_length=9, labels=["score"]
+        ),
+    )
+)
+OF_PAIR = ExpectedComparison(
+    RERANKER, "", "a b", CompareSpec(evidence=(EvidenceSpec(method="attention", unit="token"),))
+)
+
+
+def of_pair() -> pb.CompareResponse:
+    """Return an answer of a pair of two tokens and one, and a special token behind them."""
+    tokens = pb.TokenInfo(
+        ids=[1, 2, 3, 4],
+        starts=[0, 2, 0, 0],
+        ends=[1, 3, 1, 0],
+        special=[False, False, False, True],
+        segments=[0, 0, 1, 1],
+    )
+    spans = [pb.TextSpan(start=0, end=1), pb.TextSpan(start=2, end=3)]
+    evidence = pb.Evidence(
+        method=pb.EVIDENCE_METHOD_ATTENTION,
+        units=pb.Units(tokens=[2]),
+        characters=spans[:1],
+        weights=floats(1),
+        query=pb.UnitWeights(units=pb.Units(tokens=[0, 1]), characters=spans, weights=floats(2)),
+        special=pb.UnitWeights(units=pb.Units(tokens=[3]), weights=floats(1)),
+    )
+    item = pb.Item(token_count=4, original_token_count=4, tokens=tokens)
+    found = pb.PassageComparison(item=item, score=0.5, evidence=[evidence])
+    return pb.CompareResponse(model=REF, similarity="logit", passages=[found])
+
+
+BAD_PAIRS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "similarity": (lambda a: setattr(a, "similarity", "cosine"), "similarity is 'cosine'"),
+    "query": (lambda a: a.query.SetInParent(), "a query beside pairs"),
+    "query tokens": (lambda a: a.query_tokens.append(0), "query_tokens are not tokens of 0"),
+    "no query": (lambda a: evidence_in(a).ClearField("query"), "query.weights"),
+    "no special": (lambda a: evidence_in(a).ClearField("special"), "special.weights"),
+    "query unit": (lambda a: evidence_in(a).query.units.tokens.append(7), "name tokens of 4"),
+    "query span": (
+        lambda a: setattr(evidence_in(a).query.characters[1], "end", 4),
+        r"query.characters leave the text",
+    ),
+    "passage span": (
+        lambda a: setattr(evidence_in(a).characters[0], "end", 2),
+        r"\[0\].characters leave the text",
+    ),
+    "special span": (
+        lambda a: evidence_in(a).special.characters.add(),
+        "special has 1 spans for 1 units",
+    ),
+}
+
+
+def evidence_in(message: Any) -> Any:
+    return message.passages[0].evidence[0]
+
+
+def test_sides_of_a_pair_are_decoded() -> None:
+    [found] = OF_PAIR.decode(of_pair(), [("a b", "c")], 0)
+    [evidence] = found.evidence
+    assert evidence.characters == (Span(0, 1),)
+    assert evidence.query is not None
+    assert evidence.query.characters == (Span(0, 1), Span(2, 3))
+    assert evidence.special is not None
+    assert evidence.special.units == ((3,),)
+
+
+@pytest.mark.parametrize("name", BAD_PAIRS)
+def test_a_misfit_of_a_pair_is_named(name: str) -> None:
+    change, problem = BAD_PAIRS[name]
+    changed = of_pair()
+    change(changed)
+    with pytest.raises(BadAnswer, match=problem):
+        OF_PAIR.decode(changed, [("a b", "c")], 0)
+
+
+def test_special_tokens_beside_occlusion_are_refused() -> None:
+    spec = CompareSpec(evidence=(EvidenceSpec(method="occlusion", unit="token"),))
+    changed = of_pair()
+    evidence_in(changed).method = pb.EVIDENCE_METHOD_OCCLUSION
+    with pytest.raises(BadAnswer, match="other sides than a pair has"):
+        ExpectedComparison(RERANKER, "", "a b", spec).decode(changed, [("a b", "c")], 0)

@@ -18,6 +18,7 @@ const METHODS = {
     ofPairs: "Weight: what the query’s tokens read from, the mean of its tokens, layers and heads. All tokens of a pair sum to 1. Attention is not an explanation of the score.",
   },
 };
+const MOST_OTHERS = 6; // tokens of a pair that are of neither text; a chat template has a hundred
 const CONTROL = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/u; // the latter reorder what follows
 const comparing = { data: null, method: null, pinned: null, passages: [], against: null };
 const graphemes = globalThis.Intl?.Segmenter && new Intl.Segmenter(undefined, { granularity: "grapheme" });
@@ -147,7 +148,11 @@ function pairParts(passage, at, top) {
   const { special } = evidenceOf(passage, comparing.method);
   if (!special.length) return [line];
   const others = element("p", "Other tokens: ", "fine pair-others");
-  special.forEach(([piece, weight], place) => others.append(place ? ", " : "", element("bdi", pointsOf(piece).join("")), ` ${spaced(weight)}`));
+  const least = [...special].sort((a, b) => b[1] - a[1])[MOST_OTHERS - 1]?.[1] ?? -Infinity;
+  const shown = special.filter(([, weight]) => weight >= least).slice(0, MOST_OTHERS);
+  shown.forEach(([piece, weight], place) => others.append(place ? ", " : "", element("bdi", pointsOf(piece).join("")), ` ${spaced(weight)}`));
+  const sum = (rows) => rows.reduce((all, [, weight]) => all + weight, 0);
+  if (shown.length < special.length) others.append(`, ${special.length - shown.length} more ${spaced(sum(special) - sum(shown))}`);
   return [line, others];
 }
 

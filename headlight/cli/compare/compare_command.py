@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from headlight.cli.attention.attend_command import add_page, write_page
@@ -257,12 +257,7 @@ def most_similar(
     *,
     pairs: bool,
 ) -> tuple[Comparison, Passages]:
-    """Return the comparison with the passages to show, the most similar first.
-
-    If there are more than that, all are compared without evidence first: evidence of passages that
-    are not shown would cost as much.
-    """
-    top = arguments.top
+    """Return the comparison with the passages to show, the most similar first."""
     evidence = [EvidenceSpec(method=method, unit=arguments.unit) for method in methods]
 
     def compare(some: Passages, **outputs: Any) -> Comparison:
@@ -271,11 +266,29 @@ def most_similar(
             arguments.query, some.texts, sort=True, **outputs, **reading_of(arguments)
         )
 
-    if len(passages.texts) > top:
+    return best_explained(
+        compare, passages, arguments.top, late_interaction=not pairs, evidence=evidence
+    )
+
+
+def best_explained(
+    compare: Callable[..., Comparison], passages: Passages, top: int | None, **outputs: Any
+) -> tuple[Comparison, Passages]:
+    """Return the comparison with the passages of the highest scores, and these passages.
+
+    If there are more than `top`, all are compared without evidence first: evidence of passages that
+    are not shown would cost as much.
+
+    Args:
+        compare: compares with some passages, by falling score; takes the outputs as keywords.
+        passages: all of them.
+        top: the number to return; None: all.
+        outputs: keywords of `compare` for evidence.
+    """
+    if top is not None and len(passages.texts) > top:
         ranked = [passage.index for passage in compare(passages)]
         passages = passages.chosen(ranked[:top])
-    comparison = compare(passages, late_interaction=not pairs, evidence=evidence)
-    return comparison, passages
+    return compare(passages, **outputs), passages
 
 
 def reading_of(arguments: argparse.Namespace) -> dict[str, Any]:

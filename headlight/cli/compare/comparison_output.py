@@ -24,6 +24,7 @@ from headlight.web.page import JOINERS
 
 INDENT, LEAST_CELLS = 3, 20
 QUERY_TITLE = "query: "
+MOST_OTHERS = 6  # tokens of a pair that are of neither text; a chat template has a hundred
 BRIGHT = 4  # colours of `COLOURS` from this one on have black letters
 MEANINGS: dict[EvidenceMethod, str] = {
     "late_interaction": "late interaction: its part of max-sim",
@@ -131,10 +132,20 @@ def largest_weight(evidence: Evidence) -> float:
 
 
 def others_text(special: UnitWeights, tokens: TokenList) -> str:
-    """Return the pair's tokens that are of neither text, with their weights."""
-    pieces = (plain(tokens.pieces[at]) for unit in special.units for at in unit)
-    pairs = zip(pieces, special.weights, strict=True)
-    return "other tokens: " + ", ".join(f"{piece} {weight:.3f}" for piece, weight in pairs)
+    """Return the pair's tokens that are of neither text, with their weights.
+
+    Of many, as those of a chat template, the largest, and the sum of the rest.
+    """
+    shown = sorted(special.largest(MOST_OTHERS))
+    pieces = (plain(tokens.pieces[at]) for [at] in (special.units[place] for place in shown))
+    parts = [
+        f"{piece} {weight:.3f}"
+        for piece, weight in zip(pieces, special.weights[shown], strict=True)
+    ]
+    if rest := len(special.units) - len(shown):
+        left = special.weights.sum() - special.weights[shown].sum()
+        parts.append(f"{rest} more {left:.3f}")
+    return "other tokens: " + ", ".join(parts)
 
 
 def contrast_text(contrast: RankedContrast) -> str:

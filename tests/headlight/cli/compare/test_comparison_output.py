@@ -9,8 +9,9 @@ import pytest
 
 from headlight import ModelRef
 from headlight.analysis.terminal_view import cells
-from headlight.cli.compare.comparison_output import comparison_text
-from headlight.comparison import Comparison, Evidence, PassageComparison
+from headlight.cli.compare.comparison_output import comparison_text, others_text
+from headlight.comparison import Comparison, Evidence, PassageComparison, UnitWeights
+from headlight.results import TokenList
 from headlight.spec import Span
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -100,6 +101,16 @@ def test_no_character_drives_the_terminal() -> None:
     )
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]", shown)
     assert shown == "   **a**�]0;b� �c d e"
+
+
+def test_of_many_other_tokens_the_largest_are_shown_and_the_sum_of_the_rest() -> None:
+    weights = np.array([0.1, 0.2, 0.01, 0.02, 0.1, 0.1, 0.1, 0.1], np.float32)
+    special = UnitWeights(tuple((at,) for at in range(8)), (), weights)
+    tokens = TokenList(
+        *(tuple(range(8)), tuple("abcdefgh")), *[(0,) * 8] * 2, (True,) * 8, (0,) * 8
+    )
+    text = "other tokens: a 0.100, b 0.200, e 0.100, f 0.100, g 0.100, h 0.100, 2 more 0.030"
+    assert others_text(special, tokens) == text
 
 
 def test_tokens_of_one_character_are_shown_once() -> None:

@@ -225,6 +225,22 @@ def test_given_spans_are_of_passages_and_the_query_is_one_unit(
         assert passage.evidence[0].query.characters == (Span(0, len(QUERY)),)
 
 
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_more_passages_than_a_call_takes_are_merged_and_sorted(
+    rerankers: dict[str, Encoder], kind: str
+) -> None:
+    passages = [f"file {at}" for at in range(600)]  # a call takes 512 inputs
+    found = rerankers[kind].compare(QUERY, passages, sort=True)
+    scores = [each.score for each in found]
+    assert scores == sorted(scores, reverse=True)
+    by_index = {each.index: each.score for each in found}
+    assert sorted(by_index) == list(range(600))
+    expected = rerankers["Runtime"].compare(QUERY, passages[510:514])
+    assert [by_index[at] for at in range(510, 514)] == pytest.approx(
+        [each.score for each in expected], abs=2e-6
+    )
+
+
 def test_a_contrast_is_the_occlusion_of_the_difference(
     ranking: Runtime, reference: Reference
 ) -> None:

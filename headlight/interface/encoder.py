@@ -467,6 +467,9 @@ class Encoder(abc.ABC):
     ) -> Comparison:
         """Compare a query with passages: their scores, and evidence of what matched.
 
+        A model that reranks reads the query and a passage as a pair of texts, without prompts. The
+        score is the pair's logit, and evidence by "occlusion" or "attention" has units of both.
+
         Args:
             query: a text or ids.
             passages: texts or ids, any number from 1.

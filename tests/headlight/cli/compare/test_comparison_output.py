@@ -106,9 +106,8 @@ def test_no_character_drives_the_terminal() -> None:
 def test_of_many_other_tokens_the_largest_are_shown_and_the_sum_of_the_rest() -> None:
     weights = np.array([0.1, 0.2, 0.01, 0.02, 0.1, 0.1, 0.1, 0.1], np.float32)
     special = UnitWeights(tuple((at,) for at in range(8)), (), weights)
-    tokens = TokenList(
-        *(tuple(range(8)), tuple("abcdefgh")), *[(0,) * 8] * 2, (True,) * 8, (0,) * 8
-    )
+    none = (0,) * 8
+    tokens = TokenList(tuple(range(8)), tuple("abcdefgh"), none, none, (True,) * 8, none)
     text = "other tokens: a 0.100, b 0.200, e 0.100, f 0.100, g 0.100, h 0.100, 2 more 0.030"
     assert others_text(special, tokens) == text
 

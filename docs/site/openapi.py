@@ -20,7 +20,14 @@ from google.protobuf.descriptor_pb2 import (
 )
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 
-from docs.site.openapi_routes import ENCODING, NUMBERS, REQUESTS, RESPONSES, document
+from docs.site.openapi_routes import (
+    ENCODING,
+    NUMBERS,
+    REQUESTS,
+    RESPONSES,
+    WITH_NUMBERS,
+    document,
+)
 
 # Numbers of fields of descriptor.proto, which make the path of a comment.
 Place = tuple[int, ...]
@@ -65,7 +72,7 @@ class Schemas:
         }
         for name in sorted(used):
             schemas[name] = self._enum(*self._enums[name])
-        for name in REQUESTS:
+        for name in WITH_NUMBERS:
             schemas[name]["properties"]["encoding"] = ENCODING
         return schemas | {"Numbers": NUMBERS}
 

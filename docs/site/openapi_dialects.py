@@ -239,7 +239,7 @@ TEI = {
 }
 
 RERANK = {
-    "RerankRequest": _object(
+    "DocumentsRequest": _object(
         ("query", "documents"),
         query=TEXT,
         documents=_list({"anyOf": [TEXT, _object(("text",), text=TEXT)]}, minItems=1),
@@ -345,7 +345,7 @@ WEAVIATE = {
 SCHEMAS: Mapping[str, Schema] = OPENAI | TEI | RERANK | VLLM | WEAVIATE
 
 
-RANKED_BY_SHAPE = {"anyOf": [ref("TeiRerankRequest"), ref("RerankRequest")]}
+RANKED_BY_SHAPE = {"anyOf": [ref("TeiRerankRequest"), ref("DocumentsRequest")]}
 RANKS_BY_SHAPE = {"anyOf": [ref("TeiRanks"), ref("Ranking")]}
 ASKED_BY_SHAPE = {
     "anyOf": [
@@ -442,7 +442,7 @@ DIALECTS: Mapping[str, tuple[str, Mapping[tuple[str, str], Operation]]] = {
             (f"/v{version}/rerank", "post"): Operation(
                 f"rerankV{version}",
                 f"Documents by their score for a query, as {who} takes them",
-                ref("RerankRequest"),
+                ref("DocumentsRequest"),
                 {200: ref("Ranking")},
             )
             for version, who in (

@@ -10,8 +10,12 @@ from docs.site.openapi_dialects import DIALECTS, SCHEMAS, Operation, ref
 
 CONTRACT = "Headlight"  # its tag
 PARAMETER = re.compile(r"{(\w+)}")  # of a path
-REQUESTS = ("EncodeRequest", "CompareRequest", "OccludeRequest")
-RESPONSES = ("EncodeResponse", "CompareResponse", "OccludeResponse", "GetModelResponse")
+WITH_NUMBERS = ("EncodeRequest", "CompareRequest", "OccludeRequest")  # whose answers have tensors
+REQUESTS = (*WITH_NUMBERS, "RerankRequest", "ClassifyRequest")
+RESPONSES = (
+    *("EncodeResponse", "CompareResponse", "OccludeResponse", "GetModelResponse"),
+    *("RerankResponse", "ClassifyResponse"),
+)
 ABOUT = (
     "Embeddings and attention weights of a Transformer encoder. The messages are those of the gRPC "
     "contract, headlight.v1, at the tag Headlight: snake_case names, enums as strings, integers of "
@@ -139,6 +143,8 @@ def document(schemas: dict[str, Any]) -> dict[str, Any]:
         "/v1/occlude": {
             "post": _post("Occlude", "How far the vector moves when each token is hidden")
         },
+        "/v1/rank": {"post": _post("Rerank", "Order documents by their score for a query")},
+        "/v1/classify": {"post": _post("Classify", "Labels of inputs, and their scores")},
         "/v1/model": {
             "get": {
                 "operationId": "GetModel",

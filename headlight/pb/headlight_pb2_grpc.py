@@ -55,6 +55,16 @@ class HeadlightServiceStub(object):
                 request_serializer=headlight_dot_pb_dot_headlight__pb2.CompareRequest.SerializeToString,
                 response_deserializer=headlight_dot_pb_dot_headlight__pb2.CompareResponse.FromString,
                 _registered_method=True)
+        self.Rerank = channel.unary_unary(
+                '/headlight.v1.HeadlightService/Rerank',
+                request_serializer=headlight_dot_pb_dot_headlight__pb2.RerankRequest.SerializeToString,
+                response_deserializer=headlight_dot_pb_dot_headlight__pb2.RerankResponse.FromString,
+                _registered_method=True)
+        self.Classify = channel.unary_unary(
+                '/headlight.v1.HeadlightService/Classify',
+                request_serializer=headlight_dot_pb_dot_headlight__pb2.ClassifyRequest.SerializeToString,
+                response_deserializer=headlight_dot_pb_dot_headlight__pb2.ClassifyResponse.FromString,
+                _registered_method=True)
         self.Occlude = channel.unary_unary(
                 '/headlight.v1.HeadlightService/Occlude',
                 request_serializer=headlight_dot_pb_dot_headlight__pb2.OccludeRequest.SerializeToString,
@@ -111,6 +121,22 @@ class HeadlightServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Rerank(self, request, context):
+        """Orders documents by their score for a query, from a model that reranks. All or nothing, as
+        Encode. Many documents are computed in parts, between other requests.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Classify(self, request, context):
+        """Returns the labels of inputs and their scores, the likeliest first, from a model that
+        classifies texts or pairs. Labels of tokens: Encode, output scores.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Occlude(self, request, context):
         """Returns how far the pooled vector of one input moves when each of its tokens is hidden, and how
         far its similarity to a target falls. This measures which tokens the vector depends on, without
@@ -156,6 +182,16 @@ def add_HeadlightServiceServicer_to_server(servicer, server):
                     servicer.Compare,
                     request_deserializer=headlight_dot_pb_dot_headlight__pb2.CompareRequest.FromString,
                     response_serializer=headlight_dot_pb_dot_headlight__pb2.CompareResponse.SerializeToString,
+            ),
+            'Rerank': grpc.unary_unary_rpc_method_handler(
+                    servicer.Rerank,
+                    request_deserializer=headlight_dot_pb_dot_headlight__pb2.RerankRequest.FromString,
+                    response_serializer=headlight_dot_pb_dot_headlight__pb2.RerankResponse.SerializeToString,
+            ),
+            'Classify': grpc.unary_unary_rpc_method_handler(
+                    servicer.Classify,
+                    request_deserializer=headlight_dot_pb_dot_headlight__pb2.ClassifyRequest.FromString,
+                    response_serializer=headlight_dot_pb_dot_headlight__pb2.ClassifyResponse.SerializeToString,
             ),
             'Occlude': grpc.unary_unary_rpc_method_handler(
                     servicer.Occlude,
@@ -282,6 +318,60 @@ class HeadlightService(object):
             '/headlight.v1.HeadlightService/Compare',
             headlight_dot_pb_dot_headlight__pb2.CompareRequest.SerializeToString,
             headlight_dot_pb_dot_headlight__pb2.CompareResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Rerank(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headlight.v1.HeadlightService/Rerank',
+            headlight_dot_pb_dot_headlight__pb2.RerankRequest.SerializeToString,
+            headlight_dot_pb_dot_headlight__pb2.RerankResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Classify(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headlight.v1.HeadlightService/Classify',
+            headlight_dot_pb_dot_headlight__pb2.ClassifyRequest.SerializeToString,
+            headlight_dot_pb_dot_headlight__pb2.ClassifyResponse.FromString,
             options,
             channel_credentials,
             insecure,

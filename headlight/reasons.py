@@ -522,9 +522,11 @@ Phrase = enum.Enum(
         "LEAVE_FIELD": "see the contract, or leave the field out",
         "LEAVE_NORMALIZE": "leave normalize out",
         "SEE_OUTPUTS": "the model's description lists the outputs",
+        "FEWER_DOCUMENTS": "give a smaller top_n, or leave out return_documents",
         "FEWER_INPUTS": "send fewer inputs per request",
         "FEWER_INPUTS_OR_LESS": "send fewer inputs per request, or ask for less",
         "FEWER_OR_SHORTER": "send fewer or shorter inputs",
+        "FEWER_LABELS": "give a smaller top_n, or fewer inputs per request",
         "FEWER_PASSAGES": "give fewer passages, ask for float16, or allow more",
         "LESS_OF_ONE_MESSAGE": (
             "ask for fewer layers or inputs, reduce attention, or use EncodeStream"

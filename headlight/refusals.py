@@ -27,6 +27,7 @@ PATH = re.compile(r"[^.\[\]]+(?:\.[^.\[\]]+|\[-?\d+\])*")
 INPUTS: tuple[Path, ...] = (
     ("inputs", ANY),
     ("passages", ANY),
+    ("documents", ANY),
     ("evidence", ANY, "spans", ANY),
     ("outputs", "spans", "given", "inputs", ANY),
 )

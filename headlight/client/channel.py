@@ -66,7 +66,10 @@ SERVICE_CONFIG = {
 # For the blocking client, without EncodeStream. If the server of a blocking stream is gone, gRPC
 # for Python retries and never returns, even after the deadline. The client restarts the stream
 # itself.
-UNARY = ("Encode", "Tokenize", "Compare", "Occlude", "GetModel", "ListModels")
+UNARY = (
+    *("Encode", "Tokenize", "Compare", "Rerank", "Classify"),
+    *("Occlude", "GetModel", "ListModels"),
+)
 BLOCKING_CONFIG = SERVICE_CONFIG | {
     "methodConfig": [
         {

@@ -36,9 +36,13 @@ class Scored(NamedTuple):
     def labels(self, names: tuple[str, ...]) -> list[list[tuple[str, np.float32]]]:
         """Return names and scores of the labels of each input, the likeliest first."""
         return [
-            [(names[at], values[at]) for at in falling(logits)]
-            for logits, values in zip(self.logits, self.values, strict=True)
+            [(names[at], values[at]) for at in order]
+            for order, values in zip(self.orders(), self.values, strict=True)
         ]
+
+    def orders(self) -> list[list[int]]:
+        """Return the places of the labels of each input, the likeliest first."""
+        return [falling(logits) for logits in self.logits]
 
 
 def scored(answer: Answer, model: ServedModel, *, raw: bool) -> Scored:

@@ -83,7 +83,10 @@ def fill(response: pb.EncodeResponse, answer: Answer) -> pb.EncodeResponse:
     return response
 
 
-def set_timings(response: pb.EncodeResponse | pb.CompareResponse, timings: Timings) -> None:
+def set_timings(
+    response: pb.EncodeResponse | pb.CompareResponse | pb.RerankResponse | pb.ClassifyResponse,
+    timings: Timings,
+) -> None:
     """Set the times of the stages."""
     told = response.timings
     told.tokenize_ns, told.queue_ns, told.infer_ns, told.total_ns = timings

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from headlight.errors import renamed
+from headlight.interface.scoring import pair_names
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight_service.core.models import counted
@@ -17,10 +19,13 @@ from headlight_service.frontends.contract.request_decoding import (
     decode_occlude,
     decode_tokenize,
 )
+from headlight_service.frontends.contract.score_forms import LabelsForm, RanksForm
+from headlight_service.frontends.contract.scoring_decoding import decode_classify, decode_rerank
 from headlight_service.frontends.grpc.calls.request_stream import OpenStreams
 from headlight_service.frontends.grpc.encode_stream import EncodeStream
 from headlight_service.frontends.grpc.peer_timeouts import Replies, count_stalled
 from headlight_service.frontends.grpc.transport.grpc_call import Call
+from headlight_service.frontends.scoring import LABELLING
 
 
 class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
@@ -80,6 +85,27 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         form = CompareForm(model.limits.max_unary_response_bytes, dry_run=request.dry_run)
         handle = self._pipeline.submit(
             core_request, form, trace=call.trace, when_gone=call.when_gone
+        )
+        return self._replies.reply(call, model, handle, form.encode)
+
+    def Rerank(self, request: pb.RerankRequest, call: Call) -> bytes:
+        model = self._pipeline.models.get(request.model, "rerank")
+        with counted(model):
+            core_request = decode_rerank(request, model, call.deadline, call.client)
+        form = RanksForm(request, model, model.limits.max_unary_response_bytes)
+        with renamed(pair_names(len(request.documents))):
+            handle = self._pipeline.submit(
+                core_request, form, trace=call.trace, may_compute=True, when_gone=call.when_gone
+            )
+            return self._replies.reply(call, model, handle, form.encode)
+
+    def Classify(self, request: pb.ClassifyRequest, call: Call) -> bytes:
+        model = self._pipeline.models.get(request.model, *LABELLING)
+        with counted(model):
+            core_request = decode_classify(request, model, call.deadline, call.client)
+        form = LabelsForm(request, model, model.limits.max_unary_response_bytes)
+        handle = self._pipeline.submit(
+            core_request, form, trace=call.trace, may_compute=True, when_gone=call.when_gone
         )
         return self._replies.reply(call, model, handle, form.encode)
 

@@ -1,6 +1,7 @@
-"""Headlight's contract as JSON: POST /v1/encode, /v1/compare and /v1/occlude, GET /v1/model.
+"""Headlight's contract as JSON: POST /v1/encode, /v1/compare and others, GET /v1/model.
 
-The messages of headlight.v1, and one member more: `encoding`, of the answer's numbers.
+The messages of headlight.v1. Where answers have tensors, requests have one member more: `encoding`,
+of their numbers. Rerank is /v1/rank: /v1/rerank has the form of other tools.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any, TypeVar
 import orjson
 from google.protobuf.message import Message
 
+from headlight.errors import renamed
+from headlight.interface.scoring import pair_names
 from headlight.pb import headlight_pb2 as pb
 from headlight.refusals import CONTRACT
 from headlight_service.core.admission.admission_control import largest_output
@@ -27,16 +30,18 @@ from headlight_service.frontends.contract.json_answer_forms import (
     ENCODING,
     JsonEncodeForm,
     JsonOccludeForm,
-    NumberEncoding,
     number_encoding,
 )
 from headlight_service.frontends.contract.json_decoding import LONGEST_LIST, message_of
 from headlight_service.frontends.contract.json_encoding import json_value
 from headlight_service.frontends.contract.model_description import describe
 from headlight_service.frontends.contract.request_decoding import decode_encode, decode_occlude
+from headlight_service.frontends.contract.score_forms import LabelsForm, RanksForm
+from headlight_service.frontends.contract.scoring_decoding import decode_classify, decode_rerank
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Refusal
+from headlight_service.frontends.scoring import LABELLING
 
 M = TypeVar("M", bound=Message)
 R = TypeVar("R", bound=Request)
@@ -73,6 +78,8 @@ def routes(door: Door) -> list[Route]:
         Route("POST", "/v1/encode", _encode),
         Route("POST", "/v1/compare", _compare),
         Route("POST", "/v1/occlude", _occlude),
+        Route("POST", "/v1/rank", _rank),
+        Route("POST", "/v1/classify", _classify),
         Route("GET", "/v1/model", _model),
         Route("GET", "/openapi.json", openapi, public=True),
     ]
@@ -100,7 +107,8 @@ async def _encode(exchange: Exchange) -> Response:
 
 
 def _encode_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Request, JsonEncodeForm]:
-    request, message, encoding = _decoded(pb.EncodeRequest, decode_encode, exchange, body)
+    encoding = number_encoding(body.pop(ENCODING, None))
+    request, message, _ = _decoded(pb.EncodeRequest, decode_encode, exchange, body)
     most = _largest(exchange)
     return request, JsonEncodeForm(encoding, most, dry_run=message.dry_run)
 
@@ -114,7 +122,8 @@ async def _compare(exchange: Exchange) -> Response:
 def _compare_request(
     exchange: Exchange, body: dict[str, Any]
 ) -> tuple[ComparisonRequest, JsonCompareForm]:
-    request, message, encoding = _decoded(pb.CompareRequest, decode_compare, exchange, body)
+    encoding = number_encoding(body.pop(ENCODING, None))
+    request, message, _ = _decoded(pb.CompareRequest, decode_compare, exchange, body)
     most = _largest(exchange)
     return request, JsonCompareForm(encoding, most, dry_run=message.dry_run)
 
@@ -128,8 +137,34 @@ async def _occlude(exchange: Exchange) -> Response:
 def _occlude_request(
     exchange: Exchange, body: dict[str, Any]
 ) -> tuple[OcclusionRequest, JsonOccludeForm]:
-    request, _, encoding = _decoded(pb.OccludeRequest, decode_occlude, exchange, body)
+    encoding = number_encoding(body.pop(ENCODING, None))
+    request, _, _ = _decoded(pb.OccludeRequest, decode_occlude, exchange, body)
     return request, JsonOccludeForm(encoding, target=request.has_target)
+
+
+async def _rank(exchange: Exchange) -> Response:
+    request, form = await exchange.decoded(_rank_request)
+    with renamed(pair_names(len(request.inputs))):
+        answer = await exchange.submit(request, form)
+    return await exchange.encoded(lambda: Response(form.encode(answer)), form.size)
+
+
+def _rank_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Request, RanksForm]:
+    request, message, model = _decoded(pb.RerankRequest, decode_rerank, exchange, body, "rerank")
+    return request, RanksForm(message, model, _largest(exchange), as_json=True)
+
+
+async def _classify(exchange: Exchange) -> Response:
+    request, form = await exchange.decoded(_classify_request)
+    answer = await exchange.submit(request, form)
+    return await exchange.encoded(lambda: Response(form.encode(answer)), form.size)
+
+
+def _classify_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Request, LabelsForm]:
+    request, message, model = _decoded(
+        pb.ClassifyRequest, decode_classify, exchange, body, *LABELLING
+    )
+    return request, LabelsForm(message, model, _largest(exchange), as_json=True)
 
 
 async def _model(exchange: Exchange) -> Response:
@@ -143,15 +178,19 @@ def _decoded(
     decode: Callable[[M, ServedModel, float, str], R],
     exchange: Exchange,
     body: dict[str, Any],
-) -> tuple[R, M, NumberEncoding]:
-    """Return the request of a body, its message, and the encoding of the answer's numbers."""
-    encoding, models = number_encoding(body.pop(ENCODING, None)), exchange.door.pipeline.models
+    *tasks: str,
+) -> tuple[R, M, ServedModel]:
+    """Return the request of a body, its message and its model.
+
+    A body without a model gets the default one of these tasks.
+    """
+    models = exchange.door.pipeline.models
     message: Any = message_of(kind, body, max(LONGEST_LIST, models.limits.max_items))
-    model = models.get(message.model)
+    model = models.get(message.model, *tasks)
     with counted(model):
         request = decode(message, model, exchange.deadline, exchange.client)
     request.size_bytes = len(exchange.body)
-    return request, message, encoding
+    return request, message, model
 
 
 def _largest(exchange: Exchange) -> int:

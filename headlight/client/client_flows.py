@@ -27,6 +27,7 @@ from headlight.client.call_flow import (
 from headlight.client.calls import unary_calls
 from headlight.client.calls.attention_pieces import Pieces
 from headlight.client.calls.comparison_calls import Compared
+from headlight.client.calls.scoring_calls import Classified, Ranked
 from headlight.client.calls.stream_calls import Scored, Streamed
 from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.client.channel import ChannelT, ClientBase
@@ -38,7 +39,7 @@ from headlight.interface.similarity import similarity
 from headlight.outputs.scores import ALL
 from headlight.pb import headlight_pb2 as pb
 from headlight.refusals import Path, Refusal
-from headlight.results import Embeddings, Scores
+from headlight.results import Embeddings
 from headlight.span_vectors import SpansSpec
 from headlight.spec import (
     AttentionSpec,
@@ -49,8 +50,9 @@ from headlight.wire.answer_checks import check_description
 from headlight.wire.client_codec import from_model
 
 LINGER_SECONDS = 0.25  # long enough for a status on its way; short if the server is gone
+DOCUMENTS: Mapping[Path, Path] = {("inputs",): ("documents",)}  # as measured here
 P = ParamSpec("P")
-UnaryT = TypeVar("UnaryT", Pooled, Tokenized, Compared)
+UnaryT = TypeVar("UnaryT", Pooled, Tokenized, Compared, Ranked, Classified)
 Receive = Callable[[pb.EncodeStreamResponse], Iterable[Command]]
 
 
@@ -84,15 +86,17 @@ class ClientFlows(ClientBase[ChannelT]):
         work = self._call(self._stub.Encode, texts, Pooled, spec, head_mask, reading)
         return self._run(then(work, lambda done: read(done.result())))
 
-    def _scores(
-        self,
-        inputs: Sequence[Input],
-        reading: Reading,
-        names: Mapping[Path, Path],
-        read: Callable[[list[Scores]], Any],
-    ) -> Any:
+    def _rerank(self, query: str, documents: list[str], top_n: int | None, reading: Reading) -> Any:
+        work = self._call(self._stub.Rerank, documents, Ranked, query, top_n, reading)
+        return self._run(then(naming(work, DOCUMENTS), Ranked.result))
+
+    def _classify(self, texts: Iterable[Input] | str, reading: Reading) -> Any:
+        work = self._call(self._stub.Classify, texts, Classified, reading)
+        return self._run(then(work, Classified.result))
+
+    def _scores(self, texts: Iterable[Input] | str, reading: Reading) -> Any:
         make = functools.partial(Scored, output="scores", spec=ALL, reading=reading, details=False)
-        return self._run(then(naming(self._stream(inputs, make), names), read))
+        return self._run(self._stream(texts, make))
 
     def _encode(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, cast
 
@@ -16,8 +16,7 @@ from headlight.errors import InvalidInput, Reason
 from headlight.interface.arguments import Input, Prompting, Reading, as_list, text_of
 from headlight.interface.comparison_arguments import EvidenceLike, evidence_specs
 from headlight.interface.keywords import suggest_keywords
-from headlight.interface.scoring import classified, pair_names, pairs_of, ranked
-from headlight.refusals import Path
+from headlight.interface.scoring import documents_of
 from headlight.results import (
     Attention,
     AttentionMaps,
@@ -411,9 +410,7 @@ class Encoder(abc.ABC):
             special_tokens, empty_texts, priority: as in `encode`.
         """
         reading = _reading(None, None, truncate, special_tokens, priority, empty_texts)
-        pairs = pairs_of(query, documents, top_n)
-        names = pair_names(len(pairs))
-        return self._scores(pairs, reading, names, lambda found: ranked(pairs, found, top_n))
+        return self._rerank(query, documents_of(query, documents, top_n), top_n, reading)
 
     def classify(
         self,
@@ -429,7 +426,7 @@ class Encoder(abc.ABC):
         The model must classify. Arguments as in `encode`.
         """
         reading = _reading(None, None, truncate, special_tokens, priority, empty_texts)
-        return self._scores(as_list(texts), reading, {}, classified)
+        return self._classify(texts, reading)
 
     def scores(
         self,
@@ -445,7 +442,7 @@ class Encoder(abc.ABC):
         Arguments as in `encode`.
         """
         reading = _reading(None, None, truncate, special_tokens, priority, empty_texts)
-        return self._scores(as_list(texts), reading, {}, list)
+        return self._scores(texts, reading)
 
     def compare(
         self,
@@ -618,14 +615,17 @@ class Encoder(abc.ABC):
         """Return what `read` takes from the embeddings."""
 
     @abc.abstractmethod
-    def _scores(
-        self,
-        inputs: Sequence[Input],
-        reading: Reading,
-        names: Mapping[Path, Path],
-        read: Callable[[list[Scores]], T],
-    ) -> T:
-        """Return what `read` takes from the scores. `names`: those of fields, for errors."""
+    def _rerank(
+        self, query: str, documents: list[str], top_n: int | None, reading: Reading
+    ) -> list[RankedDocument]: ...
+
+    @abc.abstractmethod
+    def _classify(
+        self, texts: Iterable[Input] | str, reading: Reading
+    ) -> list[list[LabelScore]]: ...
+
+    @abc.abstractmethod
+    def _scores(self, texts: Iterable[Input] | str, reading: Reading) -> list[Scores]: ...
 
     @abc.abstractmethod
     def _encode(

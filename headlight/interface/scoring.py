@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from headlight.description import ModelDescription
 from headlight.errors import InvalidInput, Phrase, Reason
+from headlight.interface.checked_specs import UINT32
 from headlight.refusals import Path
 from headlight.results import LabelScore, ModelRef, RankedDocument, Scores
 
@@ -41,8 +42,8 @@ def falling(logits: NDArray[np.float32]) -> list[int]:
     return order
 
 
-def pairs_of(query: object, documents: object, top_n: object) -> list[tuple[str, str]]:
-    """Return the pairs of a query and its documents; a lone document counts as a list of one.
+def documents_of(query: object, documents: object, top_n: object) -> list[str]:
+    """Return the documents for a query; a lone one counts as a list of one.
 
     Raises:
         InvalidInput: the query or a document is no text, there is no document, or `top_n` is no
@@ -53,16 +54,16 @@ def pairs_of(query: object, documents: object, top_n: object) -> list[tuple[str,
         raise InvalidInput("documents", Reason.MUST_BE, kind=Phrase.TEXTS)
     if not isinstance(query, str):
         raise InvalidInput("query", Reason.MUST_BE, kind=Phrase.TEXT)
-    if top_n is not None and (isinstance(top_n, bool) or not isinstance(top_n, int) or top_n < 1):
+    if top_n is not None and not (type(top_n) is int and 1 <= top_n <= UINT32[1]):
         raise InvalidInput("top_n", Reason.MUST_BE, kind=Phrase.WHOLE_FROM_1)
-    pairs = []
+    found = list[str]()
     for at, document in enumerate(texts):
         if not isinstance(document, str):
             raise InvalidInput(f"documents[{at}]", Reason.MUST_BE, kind=Phrase.TEXT)
-        pairs.append((query, document))
-    if not pairs:
+        found.append(document)
+    if not found:
         raise InvalidInput("documents", Reason.NO_ENTRIES)
-    return pairs
+    return found
 
 
 def pair_names(count: int, documents: str = "documents") -> dict[Path, Path]:
@@ -76,9 +77,9 @@ def pair_names(count: int, documents: str = "documents") -> dict[Path, Path]:
 
 
 def ranked(
-    pairs: Sequence[tuple[str, str]], found: Sequence[Scores], top_n: int | None
+    documents: Sequence[str], found: Sequence[Scores], top_n: int | None
 ) -> list[RankedDocument]:
-    """Return the documents of pairs by falling logit, `top_n` of them; None: all.
+    """Return documents by the falling logit of their pairs, `top_n` of them; None: all.
 
     Raises:
         InvalidInput: the model does not give one score.
@@ -88,7 +89,7 @@ def ranked(
     logits = np.array([each.logits[0] for each in found], np.float32)
     return [
         RankedDocument(
-            at, float(found[at].values[0]), float(logits[at]), pairs[at][1], found[at].cut_tokens
+            at, float(found[at].values[0]), float(logits[at]), documents[at], found[at].cut_tokens
         )
         for at in falling(logits)[:top_n]
     ]

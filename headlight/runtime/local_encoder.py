@@ -39,7 +39,7 @@ from headlight.interface.comparison_arguments import (
     pair_names,
 )
 from headlight.interface.encoder import Encoder
-from headlight.interface.scoring import scores_of
+from headlight.interface.scoring import classified, pair_names, ranked, scores_of
 from headlight.interface.similarity import similarity
 from headlight.outputs.registry import OUTPUTS
 from headlight.outputs.scores import ALL
@@ -48,7 +48,9 @@ from headlight.refusals import Path
 from headlight.results import (
     AttentionPiece,
     Embeddings,
+    LabelScore,
     Occlusion,
+    RankedDocument,
     Scores,
     TokenList,
 )
@@ -229,17 +231,21 @@ class LocalEncoder(Encoder):
             each.result(output, result, ref) for each, result in zip(prepared, results, strict=True)
         ]
 
-    def _scores(
-        self,
-        inputs: Sequence[Input],
-        reading: Reading,
-        names: Mapping[Path, Path],
-        read: Callable[[list[Scores]], T],
-    ) -> T:
-        with self._used(), renamed(names):
-            prepared = self._prepared(inputs, reading, self.select(pooled=False, scores=ALL))
+    def _rerank(
+        self, query: str, documents: list[str], top_n: int | None, reading: Reading
+    ) -> list[RankedDocument]:
+        with renamed(pair_names(len(documents))):
+            scores = self._scores([(query, document) for document in documents], reading)
+            return ranked(documents, scores, top_n)
+
+    def _classify(self, texts: Iterable[Input] | str, reading: Reading) -> list[list[LabelScore]]:
+        return classified(self._scores(texts, reading))
+
+    def _scores(self, texts: Iterable[Input] | str, reading: Reading) -> list[Scores]:
+        with self._used():
+            prepared = self._prepared(texts, reading, self.select(pooled=False, scores=ALL))
             pairs = zip(prepared, self._computed(prepared), strict=True)
-            return read([self._score(each.tokenized, result) for each, result in pairs])
+            return [self._score(each.tokenized, result) for each, result in pairs]
 
     def _score(self, tokenized: Tokenized, result: ItemResult) -> Scores:
         counts, model = (tokenized.original_length, len(tokenized.ids)), self._description

@@ -78,7 +78,12 @@ def set_reading(
 
 
 def set_common(
-    request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest | pb.CompareRequest,
+    request: pb.EncodeRequest
+    | pb.TokenizeRequest
+    | pb.OccludeRequest
+    | pb.CompareRequest
+    | pb.RerankRequest
+    | pb.ClassifyRequest,
     reading: Prompting,
 ) -> None:
     """Set the reading of texts and the priority. Raises InvalidInput as `check_reading`."""
@@ -87,7 +92,9 @@ def set_common(
     if not isinstance(request, pb.TokenizeRequest):
         if (truncate := encoding.get("truncate")) is not None:
             request.truncation = TRUNCATIONS[truncate]
-        if isinstance(request, pb.EncodeRequest) and (empty := encoding.get("empty_texts")):
+        if not isinstance(request, pb.OccludeRequest | pb.CompareRequest) and (
+            empty := encoding.get("empty_texts")
+        ):
             request.empty_texts = numbers_of("EmptyTexts")[empty]
         if (priority := encoding.get("priority")) is not None:
             request.priority = numbers_of("Priority")[priority]

@@ -30,12 +30,20 @@ def test_a_service_ranks_as_the_runtime(tmp_path_factory: pytest.TempPathFactory
 
     with Runtime(folder / "bundle", threads=1) as runtime:
         expected = runtime.rerank(QUERY, DOCUMENTS)
-    with Service(folder / "bundle") as service, Client(service.target) as client:
-        found = client.rerank(QUERY, DOCUMENTS)
+    with (
+        Service(folder / "bundle", "--max-items", "4") as service,
+        Client(service.target) as client,
+    ):
+        found = client.rerank(QUERY, DOCUMENTS)  # three calls
         assert asyncio.run(best(service.target)) == [each.index for each in found[:3]]
         model = client.model()
         with pytest.raises(InvalidInput, match=r"^query: has 40 tokens with special tokens"):
             client.rerank("q" * 37, DOCUMENTS, truncate="only_second")
+        with pytest.raises(InvalidInput, match=r"^documents\[6\]: is empty"):
+            client.rerank(QUERY, [*DOCUMENTS[:6], ""])
+        assert client.classify(DOCUMENTS, truncate="end")[5][0].logit == pytest.approx(
+            client.scores(DOCUMENTS[5:6])[0].logits[0], abs=1e-5
+        )
         with pytest.raises(InvalidInput, match="gives no pooled"):
             client.encode("a text")
     assert (model.task, model.labels, model.activation) == ("rerank", ("relevance",), "sigmoid")

@@ -26,7 +26,14 @@ ITEM_BYTES = 32  # of an `Item` in a response, without its tokens
 TOKEN_BYTES = 32  # of one token of a `TokenInfo`, its piece included
 SPECIAL_TOKENS = 4  # at most, around a text or a pair
 MASK_FRAMING_BYTES = 8  # tag and length of a HeadMask in an input
-RequestT = TypeVar("RequestT", bound=pb.EncodeRequest | pb.TokenizeRequest | pb.CompareRequest)
+Listing = (
+    pb.EncodeRequest
+    | pb.TokenizeRequest
+    | pb.CompareRequest
+    | pb.RerankRequest
+    | pb.ClassifyRequest
+)
+RequestT = TypeVar("RequestT", bound=Listing)
 
 
 class Cost(NamedTuple):
@@ -148,7 +155,7 @@ class ListWork(Generic[RequestT]):
         prompt = len(model.prompt_text(*named, default_prompts).encode())
         limits, most_tokens, longest = model.limits, sys.maxsize, sys.maxsize
         most_bytes = without_margin(limits.max_request_bytes or STOCK_MESSAGE_BYTES)
-        if not isinstance(base, pb.TokenizeRequest):
+        if isinstance(base, pb.EncodeRequest | pb.CompareRequest):
             # Longer inputs are refused, or truncated first.
             most_tokens, longest = limits.max_request_tokens or sys.maxsize, model.max_length
             if isinstance(base, pb.EncodeRequest) and base.outputs.spans.beyond_max_length:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headlight import InvalidInput
-from headlight.interface.scoring import activated, classified, falling, pairs_of, ranked
+from headlight.interface.scoring import activated, classified, documents_of, falling, ranked
 from headlight.results import ModelRef, Scores
 
 MODEL = ModelRef("m", "1", "00", "cpu", "fp32")
@@ -37,7 +37,7 @@ def test_scores_are_those_of_the_formulas() -> None:
 
 def test_saturated_scores_keep_the_order_of_their_logits() -> None:
     found = [scores(20.0), scores(30.0), scores(-1.0), scores(30.0)]
-    order = ranked([("q", str(at)) for at in range(4)], found, 3)
+    order = ranked([str(at) for at in range(4)], found, 3)
     assert [(each.index, each.document) for each in order] == [(1, "1"), (3, "3"), (0, "0")]
     assert {each.score for each in order} == {1.0}
 
@@ -63,4 +63,4 @@ def test_invalid_arguments_are_named(
     query: object, documents: object, top_n: object, message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
-        pairs_of(query, documents, top_n)
+        documents_of(query, documents, top_n)

@@ -36,6 +36,8 @@ from headlight.cli.files import OutputError, ReadError, UsageError, say, show, t
 from headlight.cli.input_lines import texts_of
 from headlight.cli.main import PARTS, RESOURCES
 from headlight.cli.output_files import check_output, count_text, write_result
+from headlight.cli.scoring.classify_command import add_classify
+from headlight.cli.scoring.rerank_command import add_rerank
 from headlight.cli.shared_options import (
     add_connection,
     add_output,
@@ -48,7 +50,9 @@ from headlight.command_parser import CommandParser
 from headlight.errors import HeadlightError, InvalidInput
 
 COMMANDS = {
-    "ask a service": ("embed", "compare", "attend", "heads", "tokens", "info"),
+    "ask a service": (
+        *("embed", "rerank", "classify", "compare", "attend", "heads", "tokens", "info"),
+    ),
     "be a service": ("serve", "export", "cache"),
     "this machine": ("doctor", "completion"),
 }
@@ -75,6 +79,8 @@ def parser() -> CommandParser:
         required=True, prog="headlight", metavar="COMMAND", help=argparse.SUPPRESS
     )
     add_embed(commands)
+    add_rerank(commands)
+    add_classify(commands)
     add_compare(commands)
     add_attend(commands)
     add_heads(commands)

@@ -44,10 +44,12 @@ FIELDS = {
     "special_tokens": "--special-tokens",
     "target": "--target",
     "timeout": "--timeout",
+    "top_n": "--top-n",
     "truncate": "--truncate",
     "truncation": "--truncate",
     # No option asks for these by name.
     "inputs": "the texts",
+    "documents": "the documents",
     "passages": "the passages",
     "query": "the query",
     "texts": "the texts",
@@ -69,6 +71,10 @@ FIELDS = {
 }
 # Remedies and sentences that the contract words otherwise.
 SENTENCES: dict[Reason | Phrase, str] = {
+    Reason.CLASSIFIES_TOKENS: "has labels of each token, and none of a text",
+    Reason.NO_RERANKER: (
+        "gives {labels} scores, and reranking takes one; see `headlight classify`"
+    ),
     Reason.NO_PROMPT_FOR: "is put before a text, but {what} are used unchanged; leave it out",
     Reason.NOT_TAKEN: "this model takes {names}; leave out --token-ids",
     Reason.PROMPT_NOT_UTF8: "and --prompt-name must be texts that UTF-8 can express",
@@ -98,6 +104,7 @@ SENTENCES: dict[Reason | Phrase, str] = {
     Phrase.USE_PROMPT: "use --prompt",
     Phrase.WAIT_OR_ANOTHER: f"wait, or {ANOTHER}",
 }
+PLACED = ("passages", "documents")  # read from several files
 COMMAND_LINE = Edge(SENTENCES, FIELDS)
 
 
@@ -138,10 +145,10 @@ def remedy(error: Exception, arguments: argparse.Namespace) -> list[str]:
 def named_by_option(error: HeadlightError, arguments: argparse.Namespace) -> str:
     """Return the problem in terms of an option, a text, a line of a file, or a whole file."""
     path, place = error.refusal.path, place_of(error.refusal.path)
-    if place is None or path[0] not in ("inputs", "passages") or "head_mask" in path:
+    if place is None or path[0] not in ("inputs", *PLACED) or "head_mask" in path:
         return COMMAND_LINE.message(error.refusal)
     problem = reworded(error)
-    if path[0] == "passages":
+    if path[0] in PLACED:
         named = arguments.places[place] if "places" in arguments else COMMAND_LINE.name(path)
         return f"{named}: {problem}"
     if error.refusal.reason is Reason.NO_PROMPT_FOR:

@@ -171,6 +171,11 @@ def add_long_texts(group: Any, *, several: bool) -> None:
         choices=TRUNCATE,
         help=f"cut off this side of {long}, or refuse; default: as the service does, see info",
     )
+    add_priority(group, several=several)
+
+
+def add_priority(group: Any, *, several: bool) -> None:
+    """Add the option for priority."""
     usual = (
         "bulk for texts from a file or standard input, else interactive"
         if several

@@ -16,6 +16,7 @@ from tests.install.shell import Shell
 from tests.system.processes import ROOT
 
 UNREACHABLE = "http://127.0.0.1:9"
+SCORING = ("rerank", "classify")  # of a model that the wheel does not have
 ASKING = ("embed", "compare", "attend", "heads", "tokens", "info")
 SERVES = re.compile(r"\bheadlight serve\b(?!.* --check)")
 
@@ -104,4 +105,4 @@ def test_each_example_of_completion_works_once_its_extra_is_installed(
 def test_all_commands_are_here(shell: Shell) -> None:
     shown = shell.run("headlight --help")
     named = set(re.findall(r"^  ([a-z]+)  +\S", shown, re.MULTILINE)) - {"headlight"}
-    assert named == {*ASKING, "serve", "export", "cache", "doctor", "completion"}
+    assert named == {*ASKING, *SCORING, "serve", "export", "cache", "doctor", "completion"}

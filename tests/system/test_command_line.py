@@ -21,6 +21,7 @@ import pytest
 
 from headlight.cli import commands
 from headlight.cli.main import PARTS
+from tests import scorers
 from tests.help_examples import examples, write_texts
 from tests.ports import free_address
 from tests.shipped import DIM
@@ -29,7 +30,7 @@ from tests.system.processes import Service, get
 
 SECONDS = 60
 COMMANDS = (
-    *("embed", "compare", "attend", "heads", "tokens", "info"),
+    *("embed", "rerank", "classify", "compare", "attend", "heads", "tokens", "info"),
     *("cache", "cache list", "cache remove", "doctor", "completion"),
 )
 
@@ -76,8 +77,18 @@ def shell(line: str, environment: Mapping[str, str]) -> subprocess.CompletedProc
     )
 
 
+@pytest.fixture(scope="module")
+def ranking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(scorers.bundle(tmp_path_factory, "reranker")) as service:
+        yield service
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_example_of_a_help_works(command: str, environment: dict[str, str]) -> None:
+def test_every_example_of_a_help_works(
+    command: str, environment: dict[str, str], request: pytest.FixtureRequest
+) -> None:
+    if command in ("rerank", "classify"):
+        environment["HEADLIGHT_TARGET"] = request.getfixturevalue("ranking").target
     found = examples(shell(f"headlight {command} --help", environment).stdout)
     assert found
     before = set(Path(environment["HOME"]).rglob("*"))

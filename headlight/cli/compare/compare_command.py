@@ -232,8 +232,11 @@ def is_paged(arguments: argparse.Namespace) -> bool:
     return arguments.open or arguments.html is not None
 
 
-def passages_of(arguments: argparse.Namespace) -> Passages:
-    """Read the passages. Raises UsageError if there is none, or a file cannot be read."""
+def passages_of(arguments: argparse.Namespace, what: str = "passages") -> Passages:
+    """Read the passages. Raises UsageError if there is none, or a file cannot be read.
+
+    `what`: their name in messages.
+    """
     passages = Passages([], [])
     for name in arguments.files or [None]:
         lines = read_inputs(
@@ -245,7 +248,7 @@ def passages_of(arguments: argparse.Namespace) -> Passages:
         passages.places.extend(f"{lines.name}, line {at + 1}" for at in range(len(lines.texts)))
     if not passages.texts:
         where = ", ".join(arguments.files) or "standard input"
-        raise UsageError(f"{where}: holds no passages; give at least one, a line each")
+        raise UsageError(f"{where}: holds no {what}; give at least one, a line each")
     return passages
 
 

@@ -18,6 +18,8 @@ GROUPS = {
     "embed": [
         *("input", "reading", "vectors", "output", "tables", "in this process", "connection"),
     ],
+    "rerank": ["input", "reading", "output", "in this process", "connection"],
+    "classify": ["input", "reading", "output", "in this process", "connection"],
     "compare": ["input", "evidence", "reading", "output", "connection"],
     "attend": ["input", "heads", "reading", "output", "connection"],
     "heads": ["input", "reading", "output", "connection"],

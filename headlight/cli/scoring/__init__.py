@@ -1,0 +1,1 @@
+"""`headlight rerank` and `headlight classify`."""

@@ -1,0 +1,95 @@
+"""`headlight classify`: its options, and labels of texts as text or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from headlight.cli.compare.compare_command import positive
+from headlight.cli.embed.embed_options import add_local, encoder_of
+from headlight.cli.input_lines import texts_of
+from headlight.cli.output_files import count_text, write_result
+from headlight.cli.scoring.rerank_command import CALLS_AT_ONCE, score_json, score_text
+from headlight.cli.shared_options import (
+    add_connection,
+    add_long_texts,
+    add_output,
+    add_special_tokens,
+    add_texts,
+    command,
+)
+from headlight.client.channel import READY_SECONDS
+from headlight.printable import escaped
+from headlight.results import LabelScore, ModelRef
+
+EXAMPLES = (
+    'headlight classify "join two paths" "parse a date"',
+    "headlight classify --file texts.txt --top-n 1 --out labels.json",
+)
+
+
+def add_classify(commands: Any) -> None:
+    """Add the command and its options."""
+    made = command(
+        commands,
+        "classify",
+        run_classify,
+        "labels of texts, the likeliest first",
+        arguments="[TEXT]...",
+        examples=EXAMPLES,
+    )
+    add_texts(made).add_argument(
+        "--top-n", type=positive, metavar="N", help="show the N likeliest; default: all labels"
+    )
+    group = made.add_argument_group("reading")
+    add_long_texts(group, several=True)
+    add_special_tokens(group)
+    add_output(made, ("text", "json"))
+    add_local(made)
+    add_connection(made)
+
+
+def run_classify(arguments: argparse.Namespace) -> None:
+    """Run `headlight classify`."""
+    texts = texts_of(arguments)
+    with encoder_of(arguments, CALLS_AT_ONCE, READY_SECONDS) as encoder:
+        found = encoder.classify(
+            texts,
+            truncate=arguments.truncate,
+            special_tokens=arguments.special_tokens,
+            priority=arguments.priority or (None if arguments.texts else "bulk"),
+        )
+        ref = encoder.model().ref
+    labels = [each[: arguments.top_n] for each in found]
+    write_result(
+        arguments,
+        what=f"labels of {count_text(len(texts), 'text')}",
+        text=lambda: labels_text(texts, labels),
+        json=lambda: labels_json(texts, labels, ref),
+    )
+
+
+def labels_text(texts: Sequence[str], labels: Sequence[Sequence[LabelScore]]) -> str:
+    """Return each text with a line for each of its labels."""
+    return "\n\n".join(
+        "\n".join(
+            [
+                " ".join(escaped(text).split()),
+                *(f"{score_text(each.score)}  {escaped(each.label)}" for each in own),
+            ]
+        )
+        for text, own in zip(texts, labels, strict=True)
+    )
+
+
+def labels_json(
+    texts: Sequence[str], labels: Sequence[Sequence[LabelScore]], ref: ModelRef
+) -> dict[str, object]:
+    """Return the labels of each text."""
+    results = [
+        {"text": text, "labels": [{"label": each.label, **score_json(each)} for each in own]}
+        for text, own in zip(texts, labels, strict=True)
+    ]
+    return {"model": dataclasses.asdict(ref), "results": results}

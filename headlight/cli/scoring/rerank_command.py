@@ -1,0 +1,150 @@
+"""`headlight rerank`: its options, and documents by their score as text or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from headlight.analysis.terminal_view import fit
+from headlight.cli.compare.compare_command import passages_of, positive
+from headlight.cli.embed.embed_options import add_local, encoder_of
+from headlight.cli.files import terminal_width
+from headlight.cli.output_files import count_text, write_result
+from headlight.cli.result_output import numbers
+from headlight.cli.shared_options import (
+    add_connection,
+    add_output,
+    add_priority,
+    add_special_tokens,
+    add_text_field,
+    command,
+)
+from headlight.client.channel import READY_SECONDS
+from headlight.printable import escaped
+from headlight.results import LabelScore, ModelRef, RankedDocument
+from headlight.spec import TRUNCATE
+
+CALLS_AT_ONCE = 4
+LEAST_CELLS = 20  # of a document
+NOTES = """\
+Documents are lines of files or of standard input. A model that reranks reads
+each together with the query; the highest scores come first. To find documents
+among many, embed them and search their vectors first."""
+EXAMPLES = (
+    'headlight rerank "join two paths" texts.txt',
+    'headlight rerank "join two paths" texts.jsonl --top-n 2 --format json',
+    'headlight rerank "join two paths" texts.txt --out ranks.json',
+)
+
+
+def add_rerank(commands: Any) -> None:
+    """Add the command and its options."""
+    made = command(
+        commands,
+        "rerank",
+        run_rerank,
+        "documents by their score for a query",
+        arguments="QUERY [FILE]...",
+        notes=NOTES,
+        examples=EXAMPLES,
+    )
+    group = made.add_argument_group("input")
+    group.add_argument("query", metavar="QUERY", help="the text to rank for")
+    group.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help=(
+            "documents, one a line; from .jsonl or .ndjson, a JSON object a line; "
+            "none, or -: standard input"
+        ),
+    )
+    add_text_field(group)
+    group.add_argument(
+        "--top-n", type=positive, metavar="N", help="show the N best; default: all documents"
+    )
+    group = made.add_argument_group("reading")
+    group.add_argument(
+        "--truncate",
+        choices=TRUNCATE,
+        default="end",
+        help=(
+            "of query and document that are too long together, cut off this side of the longer "
+            "one, or the end of the document, or refuse; default: end"
+        ),
+    )
+    add_priority(group, several=True)
+    add_special_tokens(group)
+    add_output(made, ("text", "json"))
+    add_local(made)
+    add_connection(made)
+
+
+def run_rerank(arguments: argparse.Namespace) -> None:
+    """Run `headlight rerank`."""
+    documents = passages_of(arguments, "documents")
+    arguments.places = documents.places  # of errors
+    with encoder_of(arguments, CALLS_AT_ONCE, READY_SECONDS) as encoder:
+        found = encoder.rerank(
+            arguments.query,
+            documents.texts,
+            top_n=arguments.top_n,
+            truncate=arguments.truncate,
+            special_tokens=arguments.special_tokens,
+            priority=arguments.priority or "bulk",
+        )
+        ref = encoder.model().ref
+    write_result(
+        arguments,
+        what=f"scores of {count_text(len(found), 'document')}",
+        text=lambda: ranks_text(found, documents.places, terminal_width(arguments.out)),
+        json=lambda: ranks_json(arguments.query, found, documents.places, ref),
+    )
+
+
+def ranks_text(found: Sequence[RankedDocument], places: Sequence[str], width: int | None) -> str:
+    """Return a line for each document: its score, its place and its text.
+
+    `width`: columns to which texts are cut; None: they are whole.
+    """
+    longest = max(len(places[each.index]) for each in found)
+    lines = []
+    for each in found:
+        head = f"{score_text(each.score)}  {places[each.index]:<{longest}}  "
+        text = " ".join(escaped(each.document).split())
+        if width is not None:
+            text = fit(text, max(width - len(head), LEAST_CELLS)).rstrip()
+        lines.append(head + text)
+    return "\n".join(lines)
+
+
+def score_text(score: float) -> str:
+    """Return a score in a column that also holds logits: "  0.983", "-10.412"."""
+    return f"{score:7.3f}"
+
+
+def ranks_json(
+    query: str, found: Sequence[RankedDocument], places: Sequence[str], ref: ModelRef
+) -> dict[str, object]:
+    """Return the documents with their scores, the best first."""
+    results = [
+        {
+            "index": each.index,
+            "place": places[each.index],
+            **score_json(each),
+            "cut_tokens": each.cut_tokens,
+            "document": each.document,
+        }
+        for each in found
+    ]
+    return {"model": dataclasses.asdict(ref), "query": query, "results": results}
+
+
+def score_json(each: RankedDocument | LabelScore) -> dict[str, float]:
+    """Return a score and its logit in the shortest decimals of float32."""
+    score, logit = numbers(np.array([each.score, each.logit], np.float32))
+    return {"score": score, "logit": logit}

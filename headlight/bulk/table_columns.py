@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from headlight.errors import InvalidInput, Reason
-from headlight.results import AttentionMaps, TokenVectors
+from headlight.results import AttentionMaps, Scores, TokenVectors
 from headlight.span_vectors import SpanVectors
 from headlight.spec import AttentionSpec, EmptyTexts
 
@@ -81,6 +81,19 @@ def read_texts(
     return [value or "" for value in values], problems
 
 
+def read_pairs(
+    first: Any, second: Any, names: tuple[str, str], empty_texts: EmptyTexts | None = None
+) -> tuple[list[tuple[str, str]], dict[int, str]]:
+    """Return the pairs of two columns as `read_texts`; a reason begins with the column's name."""
+    sides = read_texts(first, empty_texts), read_texts(second, empty_texts)
+    problems = {
+        place: f"{name}: {reason}"
+        for name, (_, reasons) in reversed([*zip(names, sides, strict=True)])
+        for place, reason in reasons.items()
+    }
+    return list(zip(sides[0][0], sides[1][0], strict=True)), problems
+
+
 def value_of(scalar: Any) -> Any:
     """Return a value of a column; b"" for a text that is not UTF-8."""
     try:
@@ -146,6 +159,39 @@ def span_columns(
         "span_embeddings": rows_column([each.vectors for each in results], places, rows, empty),
         "span_characters": rows_column(characters, places, rows, np.zeros((0, 2), np.int32)),
     }
+
+
+def score_columns(
+    results: Sequence[Scores], places: Sequence[int], rows: int, labels: Sequence[str]
+) -> dict[str, pa.Array]:
+    """Return the score of each row and its logit, null for other rows.
+
+    Of several labels: those of the likeliest, its name as `label`, and the `scores` of all.
+    """
+    shape = len(results), len(labels)
+    logits = np.array([each.logits for each in results], np.float32).reshape(shape)
+    values = np.array([each.values for each in results], np.float32).reshape(shape)
+    best = logits.argmax(axis=1)
+    every = np.arange(len(results))
+    columns = {
+        "score": _numbers(values[every, best], places, rows),
+        "logit": _numbers(logits[every, best], places, rows),
+    }
+    if len(labels) == 1:
+        return columns
+    names = np.full(rows, None, object)
+    names[list(places)] = [labels[at] for at in best]
+    return {
+        "label": pa.array(names.tolist(), pa.string()),
+        **columns,
+        "scores": vector_column(values, places, rows),
+    }
+
+
+def _numbers(numbers: NDArray[np.float32], places: Sequence[int], rows: int) -> pa.Array:
+    flat, missing = np.zeros(rows, np.float32), np.ones(rows, bool)
+    flat[list(places)], missing[list(places)] = numbers, False
+    return pa.array(flat, mask=missing)
 
 
 def attention_columns(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -41,9 +40,8 @@ from headlight.cli.shared_options import (
     command,
     seconds,
 )
-from headlight.cli.tables.table_options import add_tables, is_table
+from headlight.cli.tables.table_options import add_tables, is_table, table_command
 from headlight.client.channel import READY_SECONDS
-from headlight.extras import MissingExtra, require
 from headlight.interface.arguments import Input
 from headlight.results import Embeddings, ModelRef
 
@@ -127,7 +125,7 @@ def add_embed(commands: Any) -> None:
 def run_embed(arguments: argparse.Namespace) -> int:
     """Run `headlight embed`. Return the exit code."""
     if is_table(arguments):
-        return int(table_command().run_table(arguments, RETRY_SECONDS))
+        return int(table_command("embed").embed_table(arguments, RETRY_SECONDS))
     if arguments.spans is not None:
         embed_spans(arguments)
         return 0
@@ -201,12 +199,3 @@ def add_rows(
     encode_blocks(
         texts, problems, encode, take, skip=skip, first=len(rows), reword=reworded, **options
     )
-
-
-def table_command() -> Any:
-    """Return the module for tables. Raises UsageError if its libraries are not installed."""
-    try:
-        require("headlight embed --text-column", "parquet", "pyarrow", "fsspec")
-    except MissingExtra as error:
-        raise UsageError(str(error)) from None
-    return importlib.import_module("headlight.cli.tables.table_command")

@@ -9,6 +9,7 @@ from typing import Any
 
 from headlight.cli.compare.compare_command import positive
 from headlight.cli.embed.embed_options import add_local, encoder_of
+from headlight.cli.files import UsageError
 from headlight.cli.input_lines import texts_of
 from headlight.cli.output_files import count_text, write_result
 from headlight.cli.scoring.rerank_command import CALLS_AT_ONCE, score_json, score_text
@@ -19,14 +20,18 @@ from headlight.cli.shared_options import (
     add_special_tokens,
     add_texts,
     command,
+    seconds,
 )
+from headlight.cli.tables.table_options import add_tables, is_table, table_command
 from headlight.client.channel import READY_SECONDS
 from headlight.printable import escaped
 from headlight.results import LabelScore, ModelRef
 
+RETRY_SECONDS = 60.0  # of tables
 EXAMPLES = (
     'headlight classify "join two paths" "parse a date"',
     "headlight classify --file texts.txt --top-n 1 --out labels.json",
+    "headlight classify docs.parquet --text-column body --id-column id --out labels.parquet",
 )
 
 
@@ -46,13 +51,40 @@ def add_classify(commands: Any) -> None:
     group = made.add_argument_group("reading")
     add_long_texts(group, several=True)
     add_special_tokens(group)
-    add_output(made, ("text", "json"))
+    add_output(made, ("text", "json", "parquet"))
+    group = add_tables(made)
+    group.add_argument(
+        "--pair-column",
+        metavar="NAME",
+        help=(
+            "texts of this column are the second ones of pairs, as documents for queries; "
+            "also for models that rerank"
+        ),
+    )
+    group.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="tell on standard error how many rows are done; default: in a terminal",
+    )
+    group.add_argument(
+        "--retry-for",
+        type=seconds,
+        metavar="SECONDS",
+        help=(
+            "wait so long for a service that is away or overloaded, since it last answered; "
+            f"default: {RETRY_SECONDS:g}"
+        ),
+    )
     add_local(made)
     add_connection(made)
 
 
-def run_classify(arguments: argparse.Namespace) -> None:
-    """Run `headlight classify`."""
+def run_classify(arguments: argparse.Namespace) -> int:
+    """Run `headlight classify`. Return the exit code."""
+    if is_table(arguments):
+        if arguments.top_n is not None:
+            raise UsageError("--top-n: a table has all labels; leave it out")
+        return int(table_command("classify").classify_table(arguments, RETRY_SECONDS))
     texts = texts_of(arguments)
     with encoder_of(arguments, CALLS_AT_ONCE, READY_SECONDS) as encoder:
         found = encoder.classify(
@@ -69,6 +101,7 @@ def run_classify(arguments: argparse.Namespace) -> None:
         text=lambda: labels_text(texts, labels),
         json=lambda: labels_json(texts, labels, ref),
     )
+    return 0
 
 
 def labels_text(texts: Sequence[str], labels: Sequence[Sequence[LabelScore]]) -> str:

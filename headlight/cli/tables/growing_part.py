@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from headlight.cli.files import OutputError
 from headlight.cli.tables.part_folder import PartFolder, Piece
-from headlight.results import Embeddings
 
 PIECE_SECONDS = 10.0  # between two pieces of a part
 
@@ -21,7 +21,7 @@ class GrowingPart:
     Args:
         folder: keeps the part and its pieces.
         number: of the part.
-        make: returns the output of the given rows of the part, from their vectors.
+        make: returns the output of the given rows of the part, from their results.
         saved: rows of its pieces in the folder.
 
     Attributes:
@@ -32,20 +32,20 @@ class GrowingPart:
         self,
         folder: PartFolder,
         number: int,
-        make: Callable[[range, Sequence[Embeddings]], Piece],
+        make: Callable[[range, Sequence[Any]], Piece],
         saved: Sequence[range] = (),
     ) -> None:
         self._folder, self._number, self._make = folder, number, make
         self._pieces = folder.pieces(number, saved)
         self._kept = list(saved)
-        self._vectors: list[Embeddings] = []
+        self._results: list[Any] = []
         self.end = self._begin
         self._saved = time.monotonic()
 
-    def take(self, block: range, vectors: Embeddings | None) -> None:
-        """Add the next rows of the part, and the vectors of those that have some."""
-        if vectors is not None:
-            self._vectors.append(vectors)
+    def take(self, block: range, results: Any) -> None:
+        """Add the next rows of the part, and the results of those that have some; None: no row."""
+        if results is not None:
+            self._results.append(results)
         self.end = block.stop
 
     def save_in_time(self) -> None:
@@ -86,5 +86,5 @@ class GrowingPart:
 
     def _cut(self) -> None:
         """Make a piece of the rows since the last one."""
-        self._pieces.append(self._make(range(self._begin, self.end), self._vectors))
-        self._vectors = []
+        self._pieces.append(self._make(range(self._begin, self.end), self._results))
+        self._results = []

@@ -1,18 +1,20 @@
-"""`headlight embed --text-column`: a job from tables to a table."""
+"""`headlight embed` and `headlight classify` with --text-column: a job from tables to a table."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from headlight.bulk.row_blocks import BlockSize, JobRetries
 from headlight.bulk.signals import ended_by_sigterm
-from headlight.cli.embed.embed_options import check_kind, encoder_of, encoding, is_service
+from headlight.cli.embed.embed_options import encoder_of, is_service
 from headlight.cli.embed.job_checkpoint import report_kept
 from headlight.cli.embed.progress import Progress
 from headlight.cli.files import PARTIAL, say
 from headlight.cli.output_files import count_text
 from headlight.cli.tables.part_folder import PartFolder
+from headlight.cli.tables.row_results import Labels, RowResults, Vectors, facts_of
 from headlight.cli.tables.table_job import PartEncoder, TableJob
 from headlight.cli.tables.table_options import (
     check_apart,
@@ -20,19 +22,31 @@ from headlight.cli.tables.table_options import (
     copied_columns,
     folder_name,
     is_joined,
-    metadata_of,
     rejected_file,
     settings_of,
+    text_columns,
 )
 from headlight.cli.tables.table_source import TableSource
 from headlight.interface.encoder import Encoder
 
 
-def run_table(arguments: argparse.Namespace, default_retry_seconds: float) -> int:
+def embed_table(arguments: argparse.Namespace, default_retry_seconds: float) -> int:
     """Run `headlight embed` on tables. Return the exit code."""
-    check_table_options(arguments)
+    return run_table(arguments, Vectors(arguments), default_retry_seconds)
+
+
+def classify_table(arguments: argparse.Namespace, default_retry_seconds: float) -> int:
+    """Run `headlight classify` on tables. Return the exit code."""
+    return run_table(arguments, Labels(arguments), default_retry_seconds)
+
+
+def run_table(
+    arguments: argparse.Namespace, results: RowResults[Any], default_retry_seconds: float
+) -> int:
+    """Run a command on tables. Return the exit code."""
+    check_table_options(arguments, results.names)
     arguments.priority = arguments.priority or "bulk"
-    source = TableSource(arguments.texts, arguments.text_column, copied_columns(arguments))
+    source = TableSource(arguments.texts, text_columns(arguments), copied_columns(arguments))
     check_apart(arguments, source)
     progress = Progress(source.rows, reports=arguments.progress)
 
@@ -44,7 +58,7 @@ def run_table(arguments: argparse.Namespace, default_retry_seconds: float) -> in
     retries = JobRetries(seconds, arguments.timeout, tell)
     with ended_by_sigterm(), encoder_of(arguments, 1, 0.0) as encoder:
         try:
-            return run_on(encoder, arguments, source, retries, progress)
+            return run_on(encoder, arguments, results, source, retries, progress)
         finally:
             progress.clear()
 
@@ -52,35 +66,32 @@ def run_table(arguments: argparse.Namespace, default_retry_seconds: float) -> in
 def run_on(
     encoder: Encoder,
     arguments: argparse.Namespace,
+    results: RowResults[Any],
     source: TableSource,
     retries: JobRetries,
     progress: Progress,
 ) -> int:
     """Run the job on an encoder, and report its output. Return the exit code."""
     model = retries.persist(encoder.model)
-    check_kind(arguments, model)
-    encode = encoding(encoder, arguments)
-    nothing = encode([])
-    if arguments.prompt or arguments.prompt_name:
-        encode(["a"])  # a prompt that is too long would make all rows bad ones
+    results.open(encoder, model)
     service = is_service(encoder)
     folder = PartFolder(folder_name(arguments))
     job = TableJob(
         source,
         folder,
         PartEncoder(
-            encode,
-            nothing.model,
+            results.encode,
+            model.ref,
             retries=retries,
             block=BlockSize.of_service(model) if service else BlockSize(arguments.part_rows),
             at_once=None if service else 1,
         ),
-        nothing,
-        text=arguments.text_column,
-        empty_texts=arguments.empty_texts,
+        results,
+        texts=text_columns(arguments),
+        empty_texts=getattr(arguments, "empty_texts", None),
         copied=copied_columns(arguments),
         identity=arguments.id_column,
-        metadata=metadata_of(arguments, model, nothing),
+        metadata=facts_of(results, arguments),
         pieces=service,
     )
 
@@ -88,7 +99,7 @@ def run_on(
         retries.end()
         encoder.close()
 
-    settings = settings_of(arguments, source, nothing)
+    settings = settings_of(arguments, source, results.settings())
     with folder.opened(settings):
         if folder.is_joined:
             rejected = folder.rejected
@@ -96,7 +107,7 @@ def run_on(
             say(f"{arguments.out} is complete: an earlier run was ended after it")
             return report_rejected(arguments, rejected, source.rows)
         run_parts(job, folder, arguments.part_rows, source.rows, progress, stop)
-        return finish(arguments, folder, settings, source.rows)
+        return finish(arguments, folder, settings, source.rows, results.noun)
 
 
 def run_parts(
@@ -120,7 +131,11 @@ def run_parts(
 
 
 def finish(
-    arguments: argparse.Namespace, folder: PartFolder, settings: Mapping[str, object], rows: int
+    arguments: argparse.Namespace,
+    folder: PartFolder,
+    settings: Mapping[str, object],
+    rows: int,
+    noun: str,
 ) -> int:
     """Complete the folder, join its parts if one file is asked for, and report both.
 
@@ -131,12 +146,12 @@ def finish(
     good, rejected = folder.finish(settings, sizes)
     if is_joined(arguments):
         folder.join(arguments.out, rejected_file(arguments), len(sizes))
-    say(f"wrote {arguments.out}: {count_text(good, 'vector')}")
+    say(f"wrote {arguments.out}: {count_text(good, noun)}")
     return report_rejected(arguments, rejected, rows)
 
 
 def report_rejected(arguments: argparse.Namespace, rejected: int, rows: int) -> int:
-    """Report how many rows have no vector, and where they are listed. Return the exit code."""
+    """Report how many rows have no result, and where they are listed. Return the exit code."""
     if not rejected:
         return 0
     side = f"{arguments.out.rstrip('/')}/_rejected-*.jsonl"

@@ -13,14 +13,15 @@ import pyarrow as pa
 
 from headlight.bulk.row_blocks import BlockSize, JobRetries, check_weights, encode_blocks
 from headlight.bulk.signals import result_of, undisturbed
-from headlight.bulk.table_columns import read_texts, value_of, vector_column
+from headlight.bulk.table_columns import read_pairs, read_texts, value_of
 from headlight.cli.embed.progress import Progress
 from headlight.cli.error_advice import reworded
 from headlight.cli.tables.growing_part import GrowingPart
 from headlight.cli.tables.part_folder import PartFolder, Piece
+from headlight.cli.tables.row_results import Made, RowResults
 from headlight.cli.tables.table_source import TableSource
 from headlight.interface.arguments import Input
-from headlight.results import Embeddings, ModelRef
+from headlight.results import ModelRef
 from headlight.spec import EmptyTexts
 
 # While one part waits for its last blocks, the next one keeps the encoder busy. It also reads and
@@ -35,8 +36,8 @@ class PartEncoder:
     in each run.
 
     Args:
-        encode: returns the vectors of some texts.
-        ref: the weights that must have made all vectors.
+        encode: returns the results of some texts or pairs.
+        ref: the weights that must have made all of them.
         retries: retry policy for an unavailable service.
         block: size of a call.
         at_once: calls in flight.
@@ -44,7 +45,7 @@ class PartEncoder:
 
     def __init__(
         self,
-        encode: Callable[[Sequence[Input]], Embeddings],
+        encode: Callable[[Sequence[Input]], Made],
         ref: ModelRef,
         *,
         retries: JobRetries,
@@ -56,25 +57,25 @@ class PartEncoder:
 
     def __call__(
         self,
-        texts: Sequence[str],
+        texts: Sequence[Input],
         problems: dict[int, str],
         first: int,
-        take: Callable[[range, Embeddings | None], None],
+        take: Callable[[range, Any], None],
     ) -> None:
         """Encode the texts from place `first` on.
 
         Args:
-            texts: of the part.
+            texts: of the part, or pairs.
             problems: the reasons, by place, of rows without a text; those of refused texts are
                 added.
             first: the first place to encode.
-            take: receives places, in order, and the vectors of the good texts among them.
+            take: receives places, in order, and the results of the good texts among them.
 
         Raises:
             HeadlightError: as `encode`, unless it names a text.
         """
 
-        def checked(block: range, some: Embeddings | None) -> None:
+        def checked(block: range, some: Made | None) -> None:
             if some is not None:
                 check_weights(self._ref, some.model)
             take(block, some)
@@ -99,8 +100,8 @@ class TableJob:
         source: the input.
         folder: of the parts, opened.
         encode: encodes the texts of a part.
-        nothing: the vectors of no texts, for their types.
-        text: the column of texts.
+        results: what is added to each row.
+        texts: the columns of texts.
         copied: the columns that the output has too.
         identity: the column that names a rejected row; None: its number.
         metadata: of the output.
@@ -113,9 +114,9 @@ class TableJob:
         source: TableSource,
         folder: PartFolder,
         encode: PartEncoder,
-        nothing: Embeddings,
+        results: RowResults[Any],
         *,
-        text: str,
+        texts: Sequence[str],
         empty_texts: EmptyTexts | None,
         copied: Sequence[str],
         identity: str | None,
@@ -123,7 +124,7 @@ class TableJob:
         pieces: bool,
     ) -> None:
         self._source, self._folder, self._encode = source, folder, encode
-        self._nothing, self._text, self._copied = nothing, text, copied
+        self._results, self._texts, self._copied = results, texts, copied
         self._identity, self._metadata, self._saves = identity, dict(metadata), pieces
         self._empty_texts = empty_texts
 
@@ -169,19 +170,19 @@ class TableJob:
         saved: Sequence[range],
     ) -> None:
         """Encode and write one part, whose first row has the given number."""
-        texts, problems = read_texts(table.column(self._text), self._empty_texts)
+        texts, problems = self._read(table)
 
-        def make(rows: range, vectors: Sequence[Embeddings]) -> Piece:
+        def make(rows: range, results: Sequence[Any]) -> Piece:
             good = [at for at in rows if at not in problems]
             rejected = [
                 self._rejected(first, at, table, problems[at]) for at in rows if at in problems
             ]
-            return Piece(rows, self._output(table, first, good, vectors), rejected)
+            return Piece(rows, self._output(table, first, good, results), rejected)
 
         part = GrowingPart(self._folder, number, make, saved)
 
-        def take(block: range, vectors: Embeddings | None) -> None:
-            part.take(block, vectors)
+        def take(block: range, results: Any) -> None:
+            part.take(block, results)
             progress.add(len(block))
             if self._saves:
                 part.save_in_time()
@@ -190,22 +191,20 @@ class TableJob:
             self._encode(texts, problems, part.end, take)
         part.finish(self._metadata)
 
+    def _read(self, table: pa.Table) -> tuple[Sequence[Input], dict[int, str]]:
+        columns = [table.column(name) for name in self._texts]
+        if len(columns) == 1:
+            return read_texts(columns[0], self._empty_texts)
+        names = self._texts[0], self._texts[1]
+        return read_pairs(columns[0], columns[1], names, self._empty_texts)
+
     def _output(
-        self, table: pa.Table, first: int, good: Sequence[int], blocks: Sequence[Embeddings]
+        self, table: pa.Table, first: int, good: Sequence[int], blocks: Sequence[Any]
     ) -> pa.Table:
         places = np.array(good, np.int64)
         columns = {} if self._identity is not None else {"row": pa.array(places + first)}
         columns |= {name: table.column(name).take(places) for name in self._copied}
-        several = len(self._nothing.by_type) > 1
-        for name, empty in self._nothing.by_type.items():
-            vectors = np.concatenate([empty, *(each.by_type[name] for each in blocks)])
-            title = f"embedding_{name}" if several else "embedding"
-            columns[title] = vector_column(vectors, range(len(good)), len(good))
-        every = [self._nothing, *blocks]
-        counts = np.concatenate([each.token_counts for each in every])
-        columns["token_count"] = pa.array(counts.astype(np.int32))
-        columns["truncated"] = pa.array(np.concatenate([each.truncated for each in every]))
-        return pa.table(columns)
+        return pa.table(columns | self._results.columns(blocks))
 
     def _rejected(self, first: int, at: int, table: pa.Table, why: str) -> dict[str, object]:
         file, row = self._source.place(first + at)

@@ -1,16 +1,15 @@
-"""Options of `headlight embed` for tables, and what depends on them."""
+"""Options for tables, and what depends on them."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from headlight.cli.embed.embed_options import vector_settings
 from headlight.cli.files import UsageError, check_writable
-from headlight.description import ModelDescription
-from headlight.results import Embeddings
-from headlight.spec import VECTOR_BITS
+from headlight.extras import MissingExtra, require
 
 if TYPE_CHECKING:
     from headlight.cli.tables.table_source import TableSource
@@ -29,8 +28,20 @@ EXCLUDED = {
 }
 
 
-def add_tables(made: argparse.ArgumentParser) -> None:
-    """Add options for tables."""
+def table_command(name: str) -> Any:
+    """Return the module for tables. Raises UsageError if its libraries are not installed.
+
+    `name`: of the command.
+    """
+    try:
+        require(f"headlight {name} --text-column", "parquet", "pyarrow", "fsspec")
+    except MissingExtra as error:
+        raise UsageError(str(error)) from None
+    return importlib.import_module("headlight.cli.tables.table_command")
+
+
+def add_tables(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add options for tables, and return their group."""
     group = made.add_argument_group("tables")
     group.add_argument(
         "--text-column",
@@ -59,6 +70,7 @@ def add_tables(made: argparse.ArgumentParser) -> None:
             "computed again; of a service, what was not yet saved, every 10 s"
         ),
     )
+    return group
 
 
 def is_table(arguments: argparse.Namespace) -> bool:
@@ -68,8 +80,8 @@ def is_table(arguments: argparse.Namespace) -> bool:
     """
     if arguments.text_column is not None:
         return True
-    for option in ("id_column", "keep_column", "part_rows"):
-        if getattr(arguments, option):
+    for option in ("id_column", "keep_column", "part_rows", "pair_column"):
+        if getattr(arguments, option, None):
             raise UsageError(f"--{option.replace('_', '-')}: is for tables; add --text-column")
     if arguments.format == "parquet":
         raise UsageError("--format parquet: is for tables; name their texts by --text-column")
@@ -82,10 +94,13 @@ def is_table(arguments: argparse.Namespace) -> bool:
     return False
 
 
-def check_table_options(arguments: argparse.Namespace) -> None:
-    """Raise UsageError for options that tables do not have, or without an output."""
+def check_table_options(arguments: argparse.Namespace, results: Sequence[str]) -> None:
+    """Raise UsageError for options that tables do not have, or without an output.
+
+    `results`: the names of the columns of results.
+    """
     for name, usual in EXCLUDED.items():
-        if getattr(arguments, name) != usual:
+        if getattr(arguments, name, usual) != usual:
             raise UsageError(f"--{name.replace('_', '-')}: is not for tables; leave it out")
     if not arguments.texts:
         raise UsageError("--text-column: name tables, as docs.parquet or a folder of such files")
@@ -93,7 +108,7 @@ def check_table_options(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--format {arguments.format}: of a table, only parquet is written")
     if arguments.out is None:
         raise UsageError(
-            f"--text-column: name the output by --out, as vectors{JOINED} or a folder of parts"
+            f"--text-column: name the output by --out, as out{JOINED} or a folder of parts"
         )
     arguments.format = "parquet"
     if arguments.part_rows is None:
@@ -102,8 +117,11 @@ def check_table_options(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--part-rows: is {arguments.part_rows}; must be from 1 to 1,000,000")
     if is_joined(arguments) and "://" not in arguments.out:
         check_writable("--out", arguments.out)
+    added = [*results, "token_count", "truncated"]
+    if arguments.id_column is None:
+        added.insert(0, "row")
     copied = copied_columns(arguments)
-    for name in added_columns(arguments):
+    for name in added:
         if name in copied:
             raise UsageError(
                 f"--keep-column {name}: the output has a column of that name; leave it out"
@@ -152,51 +170,23 @@ def copied_columns(arguments: argparse.Namespace) -> list[str]:
     return list(dict.fromkeys([*ids, *arguments.keep_column]))
 
 
-def added_columns(arguments: argparse.Namespace) -> list[str]:
-    """Return the names of the columns that the job adds."""
-    dtypes = arguments.dtype or []
-    several = len(dtypes) > 1
-    vectors = [f"embedding_{name}" for name in dtypes] if several else ["embedding"]
-    return [
-        *(["row"] if arguments.id_column is None else []),
-        *vectors,
-        "token_count",
-        "truncated",
-    ]
+def text_columns(arguments: argparse.Namespace) -> list[str]:
+    """Return the columns of the texts: one, or two of pairs."""
+    pair = getattr(arguments, "pair_column", None)
+    return [arguments.text_column, *([] if pair is None else [pair])]
 
 
 def settings_of(
-    arguments: argparse.Namespace, source: TableSource, nothing: Embeddings
+    arguments: argparse.Namespace, source: TableSource, results: Mapping[str, object]
 ) -> dict[str, object]:
-    """Return all on which the output depends; names are those of options, for error messages."""
+    """Return all on which the output depends; names are those of options, for error messages.
+
+    `results`: those on which the results depend.
+    """
     return {
         "input": [[file.name, sum(file.groups), file.digest] for file in source.files],
         "--text-column": arguments.text_column,
         "--id-column or --keep-column": copied_columns(arguments),
         "--part-rows": arguments.part_rows,
-        **vector_settings(arguments, nothing),
+        **results,
     }
-
-
-def metadata_of(
-    arguments: argparse.Namespace, model: ModelDescription, nothing: Embeddings
-) -> dict[str, str]:
-    """Return the metadata of the output: how its vectors were made."""
-    name, vectors = next(iter(nothing.by_type.items()))
-    width = 8 * vectors.shape[1] * vectors.dtype.itemsize
-    facts = {
-        "model": nothing.model.name,
-        "version": nothing.model.version,
-        "bundle_sha256": nothing.model.bundle_sha256,
-        "provider": nothing.model.provider,
-        "precision": nothing.model.precision,
-        "dimensions": str(width // VECTOR_BITS[name]),
-        "dtype": ",".join(nothing.by_type),
-        "normalized": str(
-            model.normalized if arguments.normalize is None else arguments.normalize
-        ).lower(),
-        "prompt_name": arguments.prompt_name or "",
-        "prompt": arguments.prompt or "",
-        "truncate": arguments.truncate or "",
-    }
-    return {f"headlight.{key}": value for key, value in facts.items()}

@@ -49,15 +49,15 @@ class TableSource:
     Attributes:
         files: the files.
         rows: number of all rows.
-        schema: the columns that are read, the text first.
+        schema: the columns that are read, those of texts first.
     """
 
-    def __init__(self, sources: Sequence[str], text: str, others: Sequence[str]) -> None:
+    def __init__(self, sources: Sequence[str], texts: Sequence[str], others: Sequence[str]) -> None:
         """Find the files and read their footers.
 
         Args:
             sources: files, folders and globs; URLs for fsspec.
-            text: the column of texts.
+            texts: the columns of texts.
             others: more columns to read.
 
         Raises:
@@ -66,11 +66,14 @@ class TableSource:
         """
         self._places = [place for source in sources for place in _found(source)]
         self.files = [_read_footer(*place) for place in self._places]
-        names = list(dict.fromkeys([text, *others]))
+        names = list(dict.fromkeys([*texts, *others]))
         for file in self.files:
-            _check_columns(file, names, text)
-        kinds = {name: _common_type(self.files, name) for name in names[1:]}
-        self.schema = pa.schema({text: pa.large_string(), **kinds})
+            _check_columns(file, names, texts)
+        kinds = {
+            name: pa.large_string() if name in texts else _common_type(self.files, name)
+            for name in names
+        }
+        self.schema = pa.schema(kinds)
         self.rows = sum(sum(file.groups) for file in self.files)
         try:
             empty = self.schema.empty_table()
@@ -227,7 +230,7 @@ def _batches(reader: Any, group: int, names: Sequence[str], size: int) -> Iterat
     return (pa.Table.from_batches([batch]).select(names) for batch in batches)
 
 
-def _check_columns(file: TableFile, names: Sequence[str], text: str) -> None:
+def _check_columns(file: TableFile, names: Sequence[str], texts: Sequence[str]) -> None:
     """Raise UsageError if a file lacks a column, or its texts are none."""
     for name in names:
         if file.schema.get_field_index(name) < 0:
@@ -235,11 +238,12 @@ def _check_columns(file: TableFile, names: Sequence[str], text: str) -> None:
             raise UsageError(
                 f"{file.name}: has no column {name!r}, or several; its columns are {columns}"
             )
-    kind = file.schema.field(text).type
-    if not holds_texts(kind):
-        raise UsageError(
-            f"{file.name}: column {text!r} is {kind}, not text; name another by --text-column"
-        )
+    for text, option in zip(texts, ("--text-column", "--pair-column"), strict=False):
+        kind = file.schema.field(text).type
+        if not holds_texts(kind):
+            raise UsageError(
+                f"{file.name}: column {text!r} is {kind}, not text; name another by {option}"
+            )
 
 
 def _common_type(files: Sequence[TableFile], name: str) -> pa.DataType:

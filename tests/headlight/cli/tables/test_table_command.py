@@ -410,7 +410,7 @@ def test_a_job_of_an_earlier_version_continues_or_is_refused(
     folder = tmp_path / "v.parquet.partial"
     folder.mkdir()
     shutil.copy(tmp_path / "whole/part-00000001.parquet", folder)
-    digest = TableSource([str(path)], "body", []).files[0].digest
+    digest = TableSource([str(path)], ["body"], []).files[0].digest
     first = {
         "format": 1,
         "input": [[str(path), ROWS, digest]],

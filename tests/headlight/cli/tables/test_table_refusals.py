@@ -64,7 +64,7 @@ def test_an_output_among_the_inputs_is_refused(
         (("a", "--id-column", "id"), "--id-column: is for tables; add --text-column"),
         (("a", "--out", "v.parquet"), "--format parquet: is for tables; name their texts by --te"),
         (("--text-column", "a", "--out", "v"), "--text-column: name tables, as docs.parquet or a"),
-        (("t", "--text-column", "a"), "--text-column: name the output by --out, as vectors.parqu"),
+        (("t", "--text-column", "a"), "--text-column: name the output by --out, as out.parquet"),
     ],
 )
 def test_a_table_needs_its_options(

@@ -41,7 +41,7 @@ def test_each_wanted_part_has_its_own_rows(
     for at, count in enumerate(counts):
         write(folder / f"{at}.parquet", rows[first : first + count], first, group)
         first += count
-    source = TableSource([str(folder)], "body", ["id"])
+    source = TableSource([str(folder)], ["body"], ["id"])
     expected = {at: rows[at * size : (at + 1) * size] for at in range(-(-len(rows) // size))}
     assert bodies(source, size) == expected
     wanted = draw.draw(st.sets(st.sampled_from(sorted(expected)))) if expected else set()
@@ -51,9 +51,9 @@ def test_each_wanted_part_has_its_own_rows(
 def test_a_folder_and_a_glob_have_the_same_files_and_no_hidden_ones(tmp_path: Path) -> None:
     for name in ("b/2.parquet", "a.parquet", "_old/x.parquet", ".hidden.parquet", "notes.txt"):
         write(tmp_path / "in" / name, texts(3))
-    folder = TableSource([str(tmp_path / "in")], "body", [])
+    folder = TableSource([str(tmp_path / "in")], ["body"], [])
     assert [Path(file.name).name for file in folder.files] == ["a.parquet", "2.parquet"]
-    globbed = TableSource([str(tmp_path / "in/[ab]*"), str(tmp_path / "in/b/*")], "body", [])
+    globbed = TableSource([str(tmp_path / "in/[ab]*"), str(tmp_path / "in/b/*")], ["body"], [])
     assert [file.name for file in globbed.files][-1] == folder.files[1].name
     assert folder.place(4) == (folder.files[1].name, 1)
     with pytest.raises(IndexError):
@@ -68,18 +68,18 @@ def test_arrow_files_and_texts_of_a_dictionary_are_read(tmp_path: Path) -> None:
     ):
         w.write_table(table, max_chunksize=2)
     pq.write_table(table, tmp_path / "t.parquet")
-    source = TableSource([str(tmp_path / "t.arrow"), str(tmp_path / "t.parquet")], "body", ["id"])
+    source = TableSource([str(tmp_path / "t.arrow"), str(tmp_path / "t.parquet")], ["body"], ["id"])
     assert source.files[0].groups == (2, 1)
     assert bodies(source, 4) == {0: ["a", "b", "a", "a"], 1: ["b", "a"]}
 
 
 def test_a_file_that_was_written_anew_has_another_digest(tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", texts(30))
-    first = TableSource([str(path)], "body", []).files[0].digest
+    first = TableSource([str(path)], ["body"], []).files[0].digest
     write(path, texts(30))
-    assert TableSource([str(path)], "body", []).files[0].digest == first
+    assert TableSource([str(path)], ["body"], []).files[0].digest == first
     write(path, [*texts(29), "another"])
-    assert TableSource([str(path)], "body", []).files[0].digest != first
+    assert TableSource([str(path)], ["body"], []).files[0].digest != first
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".arrow"])
@@ -96,7 +96,7 @@ def test_a_truncated_file_is_refused_at_once(tmp_path: Path, ending: str, share:
     with pytest.raises(
         UsageError, match=rf"{path}: is no whole Parquet or Arrow file, perhaps trun"
     ):
-        TableSource([str(path)], "body", [])
+        TableSource([str(path)], ["body"], [])
 
 
 def test_a_damaged_row_group_is_named_when_it_is_read(tmp_path: Path) -> None:
@@ -104,14 +104,14 @@ def test_a_damaged_row_group_is_named_when_it_is_read(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[4:2000] = b"\xff" * 1996
     path.write_bytes(data)
-    source = TableSource([str(path)], "body", [])
+    source = TableSource([str(path)], ["body"], [])
     with pytest.raises(UsageError, match=rf"{path}: is no whole Parquet or Arrow file"):
         bodies(source, 10)
 
 
 def test_a_file_that_is_replaced_during_the_job_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", texts(30))
-    source = TableSource([str(path)], "body", [])
+    source = TableSource([str(path)], ["body"], [])
     write(path, [*texts(29), "another"])
     with pytest.raises(UsageError, match=f"{path}: was replaced during the job; begin anew"):
         bodies(source, 10)
@@ -127,14 +127,14 @@ def test_a_store_that_fails_may_be_tried_again(
 
     monkeypatch.setattr("fsspec.implementations.local.LocalFileSystem.open", fail)
     with pytest.raises(ReadError, match=f"{path}: cannot read it: the store is away"):
-        TableSource([str(path)], "body", [])
+        TableSource([str(path)], ["body"], [])
 
 
 def test_a_glob_follows_links(tmp_path: Path) -> None:
     path = write(tmp_path / "blobs/1.parquet", texts(3))
     (tmp_path / "named").mkdir()
     (tmp_path / "named/a.parquet").symlink_to(path)
-    assert TableSource([str(tmp_path / "named/*.parquet")], "body", []).rows == 3
+    assert TableSource([str(tmp_path / "named/*.parquet")], ["body"], []).rows == 3
 
 
 @pytest.mark.parametrize(
@@ -163,4 +163,4 @@ def test_what_cannot_be_read_is_named(
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=message):
-        TableSource(sources, text, others)
+        TableSource(sources, [text], others)

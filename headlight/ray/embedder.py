@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 
 from headlight.bulk.row_blocks import check_weights, encode_blocks
-from headlight.bulk.table_columns import holds_texts, read_texts
+from headlight.bulk.table_columns import holds_texts, read_pairs, read_texts
 from headlight.errors import InvalidInput, Reason
 from headlight.interface.arguments import Input, Reading, check_reading
 from headlight.ray.actor_encoder import RuntimeEncoder, ServiceEncoder
@@ -41,13 +41,17 @@ class Embedder:
             assigned to it.
         target: address of services, see `headlight.Client`. Requests have the priority "bulk".
         text_column: name of the column of texts.
-        pooled: whether to return `embedding`.
+        pair_column: name of the column of second texts, as documents for queries: rows are pairs.
+            None: they are single texts.
+        pooled: whether to return `embedding`. A model that reranks or classifies has none.
         dimensions, dtype, normalize: form of `embedding`, as in `Encoder.encode`.
         tokens: whether to return `token_embeddings`, a list of vectors; a TokensSpec: in its form.
         spans: "sentences", `headlight.Windows`, or a SpansSpec of one of these: return
             `span_embeddings`, a list of vectors, and `span_characters`, the [start, end) of each.
         attention: return `attention`, a list of numbers in C order, and `attention_shape`; with
             `top_k` also `attention_indices`, with uint8 `attention_scales`.
+        scores: whether to return `score` and `logit`; of a model with several labels those of the
+            likeliest, its `label`, and `scores`, a list in the order of the labels.
         prompt, prompt_name, truncate, special_tokens, empty_texts: as in `Encoder.encode`; no
             service's policy holds: None refuses an empty text.
         prefix: goes before the names of the new columns.
@@ -82,6 +86,7 @@ class Embedder:
         target: str | None = None,
         *,
         text_column: str = "text",
+        pair_column: str | None = None,
         pooled: bool = True,
         dimensions: int | None = None,
         dtype: VectorType = "float32",
@@ -89,6 +94,7 @@ class Embedder:
         tokens: bool | TokensSpec = False,
         spans: Literal["sentences"] | Windows | SpansSpec | None = None,
         attention: AttentionSpec | None = None,
+        scores: bool = False,
         prompt: str | None = None,
         prompt_name: str | None = None,
         truncate: Truncate | None = None,
@@ -113,7 +119,7 @@ class Embedder:
             "priority": "bulk",
         }
         check_reading(reading)
-        self._text_column, self._prefix = text_column, prefix
+        self._text_column, self._pair_column, self._prefix = text_column, pair_column, prefix
         self._outputs = Outputs(
             pooled=pooled,
             dimensions=dimensions,
@@ -122,6 +128,7 @@ class Embedder:
             tokens=tokens_spec(tokens),
             spans=spans_spec(spans),
             attention=attention,
+            scores=scores,
             reading=reading,
         )
         _check_source(bundle, target, client)
@@ -138,6 +145,8 @@ class Embedder:
             )
         else:
             self._encoder = ServiceEncoder(target, retry_for, at_once, sha256, client or {})
+        if scores and self._encoder.model.token_labels:
+            raise InvalidInput("scores", Reason.CLASSIFIES_TOKENS)
         # The type of the vectors; a runtime also checks the arguments.
         self._nothing = self._outputs.encode(self._encoder.encoder(), [])
 
@@ -150,23 +159,28 @@ class Embedder:
             HeadlightError: the model failed, or no service answers.
         """
         table = _as_table(batch)
-        names = [self._prefix + name for name in (*self._outputs.names(), ERROR)]
+        model = self._encoder.model
+        names = [self._prefix + name for name in (*self._outputs.names(model), ERROR)]
         if taken := sorted(set(names) & set(table.column_names)):
             raise InvalidInput("batch", Reason.COLUMN_TAKEN, name=taken[0])
-        texts, problems = read_texts(
-            text_column(table, self._text_column), self._outputs.reading.get("empty_texts")
-        )
+        texts, problems = self._read(table)
         results = self._encode(texts, problems)
         places = [place for place in range(len(texts)) if place not in problems]
-        columns = self._outputs.columns(
-            self._encoder.model, self._nothing, results, places, len(texts)
-        )
+        columns = self._outputs.columns(model, self._nothing, results, places, len(texts))
         reasons = pa.array([problems.get(place) for place in range(len(texts))], pa.string())
         for name, column in zip(names, (*columns.values(), reasons), strict=True):
             table = table.append_column(name, column)
         return table
 
-    def _encode(self, texts: Sequence[str], problems: dict[int, str]) -> Sequence[Encoded]:
+    def _read(self, table: pa.Table) -> tuple[Sequence[Input], dict[int, str]]:
+        empty_texts, pair = self._outputs.reading.get("empty_texts"), self._pair_column
+        first = text_column(table, self._text_column)
+        if pair is None:
+            return read_texts(first, empty_texts)
+        second = text_column(table, pair, "pair_column")
+        return read_pairs(first, second, (self._text_column, pair), empty_texts)
+
+    def _encode(self, texts: Sequence[Input], problems: dict[int, str]) -> Sequence[Encoded]:
         """Return the results of all good texts, in order; add the reasons of the others."""
         source, parts = self._encoder, list[Encoded]()
         encoder = source.encoder()
@@ -194,14 +208,14 @@ class Embedder:
         return parts
 
 
-def text_column(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """Return the column of texts. Raises InvalidInput if there is none."""
+def text_column(table: pa.Table, name: str, argument: str = "text_column") -> pa.ChunkedArray:
+    """Return a column of texts. Raises InvalidInput, naming the argument, if there is none."""
     if name not in table.column_names:
         columns = ", ".join(table.column_names)
-        raise InvalidInput("text_column", Reason.NO_COLUMN, name=name, names=columns)
+        raise InvalidInput(argument, Reason.NO_COLUMN, name=name, names=columns)
     column = table.column(name)
     if not holds_texts(column.type):
-        raise InvalidInput("text_column", Reason.COLUMN_TYPE, name=name, type=column.type)
+        raise InvalidInput(argument, Reason.COLUMN_TYPE, name=name, type=column.type)
     return column
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from headlight.bulk.table_columns import (
     attention_columns,
+    score_columns,
     span_columns,
     token_column,
     vector_column,
@@ -19,7 +20,7 @@ from headlight.bulk.table_columns import (
 from headlight.description import ModelDescription
 from headlight.interface.arguments import Input, Reading
 from headlight.interface.encoder import Encoder
-from headlight.results import AttentionMaps, ModelRef, TokenVectors
+from headlight.results import AttentionMaps, ModelRef, Scores, TokenVectors
 from headlight.span_vectors import SpansSpec, SpanVectors, Windows
 from headlight.spec import AttentionSpec, TokensSpec, VectorType
 
@@ -29,7 +30,7 @@ class Encoded(NamedTuple):
 
     Attributes:
         pooled: [n, D].
-        tokens, spans, attention: one for each text.
+        tokens, spans, attention, scores: one for each text.
         models: the weights of each answer.
     """
 
@@ -37,6 +38,7 @@ class Encoded(NamedTuple):
     tokens: Sequence[TokenVectors]
     spans: Sequence[SpanVectors]
     attention: Sequence[AttentionMaps]
+    scores: Sequence[Scores]
     models: Sequence[ModelRef]
 
 
@@ -48,6 +50,7 @@ class Outputs:
         pooled: whether pooled vectors are requested, in this form:
         dimensions, dtype, normalize: as in `Encoder.encode`.
         tokens, spans, attention: the spec of each other output; None: not requested.
+        scores: whether scores are requested.
         reading: how to read texts.
     """
 
@@ -58,13 +61,14 @@ class Outputs:
     tokens: TokensSpec | None
     spans: SpansSpec | None
     attention: AttentionSpec | None
+    scores: bool
     reading: Reading
 
     def __post_init__(self) -> None:
-        if not (self.pooled or self.tokens or self.spans or self.attention):
+        if not (self.pooled or self.tokens or self.spans or self.attention or self.scores):
             raise ValueError(
                 "pooled: is False, and no other output is requested; "
-                "give tokens, spans or attention, or leave it out"
+                "give tokens, spans, attention or scores, or leave it out"
             )
 
     def encode(self, encoder: Encoder, texts: Sequence[Input]) -> Encoded:
@@ -94,10 +98,11 @@ class Outputs:
         attention = (
             encoder.attention(texts, self.attention, **self.reading) if self.attention else []
         )
-        models += _models(tokens) + _models(spans) + _models(attention)
-        return Encoded(pooled, tokens, spans, attention, models)
+        scores = encoder.scores(texts, **_without_prompt(self.reading)) if self.scores else []
+        models += _models(tokens) + _models(spans) + _models(attention) + _models(scores)
+        return Encoded(pooled, tokens, spans, attention, scores, models)
 
-    def names(self) -> Iterator[str]:
+    def names(self, model: ModelDescription) -> Iterator[str]:
         """Return the names of the columns, without `error`."""
         if self.pooled:
             yield "embedding"
@@ -111,6 +116,8 @@ class Outputs:
                 yield "attention_indices"
             if self.attention.dtype == "uint8":
                 yield "attention_scales"
+        if self.scores:
+            yield from score_columns([], [], 0, model.labels)
 
     def columns(
         self,
@@ -144,6 +151,9 @@ class Outputs:
         if self.attention:
             maps = [one for each in results for one in each.attention]
             columns |= attention_columns(maps, places, rows, self.attention)
+        if self.scores:
+            scores = [one for each in results for one in each.scores]
+            columns |= score_columns(scores, places, rows, model.labels)
         return columns
 
 
@@ -175,7 +185,11 @@ def _fields(spec: TokensSpec | SpansSpec) -> dict[str, Any]:
     return {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
 
 
+def _without_prompt(reading: Reading) -> dict[str, Any]:
+    return {name: value for name, value in reading.items() if not name.startswith("prompt")}
+
+
 def _models(
-    results: Iterable[TokenVectors | SpanVectors | AttentionMaps],
+    results: Iterable[TokenVectors | SpanVectors | AttentionMaps | Scores],
 ) -> list[ModelRef]:
     return [each.model for each in results]

@@ -15,6 +15,7 @@ from headlight.ray import Embedder
 from headlight.runtime import Runtime
 from headlight.span_vectors import SpansSpec
 from headlight.spec import TokensSpec
+from tests import scorers
 from tests.factory import with_options
 from tests.headlight.ray.tables import TEXTS, Options, array, table
 
@@ -156,3 +157,25 @@ def test_rows_that_cannot_be_encoded_have_a_reason(
         assert [place for place in range(44) if not found[name][place].is_valid] == bad
     vectors = np.array([each for each in found["embedding"].to_pylist() if each is not None])
     np.testing.assert_allclose(vectors, encoder.encode(good), atol=1e-6)
+
+
+def test_pairs_have_scores(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = scorers.bundle(tmp_path_factory, "classifier")
+    rows = pa.table({"query": ["a", "b", None], "text": ["c", "", "d"]})
+    pairs: Options = {"text_column": "query", "pair_column": "text"}
+    found = Embedder(folder, **pairs, pooled=False, scores=True)(rows)
+    with Runtime(folder, threads=1) as runtime:
+        [expected] = runtime.scores([("a", "c")])
+        [[best, *_]] = runtime.classify([("a", "c")])
+    names = ["query", "text", "label", "score", "logit", "scores", "error"]
+    assert found.column_names == names
+    first, *others = found.to_pylist()
+    assert (first["label"], first["error"]) == (best.label, None)
+    assert first["logit"] == pytest.approx(best.logit, abs=1e-5)
+    np.testing.assert_allclose(first["scores"], expected.values, atol=1e-6)
+    assert [each["scores"] for each in others] == [None, None]
+    assert [each["score"] for each in others] == [None, None]
+    assert [each["error"].partition(";")[0] for each in others] == [
+        "text: is empty",
+        "query: is null",
+    ]

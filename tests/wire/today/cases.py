@@ -45,6 +45,14 @@ def occlude(**fields: Any) -> Rpc:
     return Rpc(f"{CONTRACT}/Occlude", ({"input": {"text": TEXT}} | fields,))
 
 
+def rerank(**fields: Any) -> Rpc:
+    return Rpc(f"{CONTRACT}/Rerank", ({"query": OTHER, "documents": PASSAGES} | fields,))
+
+
+def classify(**fields: Any) -> Rpc:
+    return Rpc(f"{CONTRACT}/Classify", ({"inputs": [{"text": TEXT}]} | fields,))
+
+
 def stream(**requests: dict[str, Any]) -> Rpc:
     return Rpc(
         f"{CONTRACT}/EncodeStream",
@@ -143,6 +151,9 @@ GRPC: dict[str, Exchange] = {
         evidence=[{"unit": "UNIT_SPAN", "spans": [{"spans": [{"end": 6}, {"end": 6}]}]}],
     ),
     "compare-matrix-bytes": compare(matrix={"max_bytes": 1}),
+    "rerank": rerank(),
+    "rerank-unknown": rerank(model="nobody"),
+    "classify": classify(),
     "occlude-no-input": Rpc(f"{CONTRACT}/Occlude", ({},)),
     "occlude-empty": occlude(input={"text": ""}),
     "occlude-places": occlude(tokens={"indices": {"indices": [99]}}),
@@ -442,6 +453,9 @@ HTTP: dict[str, Exchange] = {
         },
     ),
     "json-occlude": post("/v1/occlude", {"input": {"text": TEXT}, "target_text": OTHER}),
+    "json-rank": post("/v1/rank", RERANK | {"top_n": 1, "return_documents": True}),
+    "json-rank-unknown-field": post("/v1/rank", RERANK | {"texts": PASSAGES}),
+    "json-classify": post("/v1/classify", {"inputs": [{"text": TEXT}], "top_n": 1}),
     "json-model": get("/v1/model"),
     "json-model-unknown": get("/v1/model?model=nobody"),
     "json-openapi": get("/openapi.json", shown=False),
@@ -517,6 +531,9 @@ COMMANDS: dict[str, Exchange] = {
         stdin="\n".join(PASSAGES) + "\n",
     ),
     "compare-nothing": run("compare", OTHER, stdin=""),
+    "rerank": run("rerank", OTHER, stdin="\n".join(PASSAGES) + "\n"),
+    "rerank-nothing": run("rerank", OTHER, stdin=""),
+    "classify": run("classify", OTHER, TEXT),
     "info": run("info", "--format", "json"),
     "unknown-command": run("nobody"),
 }

@@ -108,6 +108,28 @@ def test_documents_are_ranked_in_one_form_for_all(
     assert raw["results"][0]["relevance_score"] == pytest.approx(expected[0].logit, abs=1e-5)
 
 
+def test_the_contract_is_served_as_json(
+    service: HttpService, ranking: Runtime, labelling: HttpService, classifying: Runtime
+) -> None:
+    expected = ranking.rerank(QUERY, DOCUMENTS, top_n=2)
+    cut = {"truncation": "TRUNCATION_CUT_END"}
+    found = service.ask("/v1/rank", BODY | cut | {"top_n": 2, "return_documents": True}).json
+    assert [each["document"] for each in found["results"]] == [each.document for each in expected]
+    for ours, theirs in zip(found["results"], expected, strict=True):
+        assert ours["logit"] == pytest.approx(theirs.logit, abs=1e-5)
+        assert ours["score"] == pytest.approx(theirs.score, abs=1e-6)
+        assert ours["item"]["truncated"] == (theirs.cut_tokens > 0)
+    dry = service.ask("/v1/rank", BODY | cut | {"dry_run": True}).json
+    assert (dry["results"], dry["usage"]) == ([], found["usage"])
+    [labels] = classifying.classify(["a text"])
+    [one] = labelling.ask("/v1/classify", {"inputs": [{"text": "a text"}]}).json["results"]
+    assert [each["label"] for each in one["labels"]] == [each.label for each in labels]
+    error = service.ask("/v1/rank", BODY).json["error"]
+    assert (error["field"], error["reason"]) == ("documents[2]", "INVALID_INPUT")
+    error = service.ask("/v1/rank", BODY | {"encoding": "base64"}).json["error"]
+    assert error["message"].startswith("encoding: is no field of RerankRequest")
+
+
 def test_weaviate_has_scores_in_the_order_of_its_documents(
     service: HttpService, ranking: Runtime
 ) -> None:
@@ -138,6 +160,8 @@ def test_answers_have_the_documented_schemas(service: HttpService, labelling: Ht
         (service, "/rerank", texts),
         (service, "/rerank", BODY | {"property": "", "return_documents": True}),
         (service, "/v2/rerank", BODY | {"top_n": 2}),
+        (service, "/v1/rank", BODY | {"truncation": "TRUNCATION_CUT_END"}),
+        (labelling, "/v1/classify", {"inputs": [{"text": "a"}], "top_n": 1}),
         (service, "/predict", {"inputs": "a"}),
         (service, "/info", None),
         (service, "/score", {"text_1": "a", "text_2": ["b", "c"], "use_activation": False}),

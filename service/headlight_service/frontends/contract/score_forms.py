@@ -39,8 +39,8 @@ class ScoresForm(abc.ABC, Generic[RequestT, ResponseT]):
         self, request: RequestT, model: ServedModel, limit_bytes: int, *, as_json: bool = False
     ) -> None:
         """Prepare the form of one answer of at most so many bytes."""
-        self._request, self._model, self._limit_bytes = request, model, limit_bytes
-        self._as_json = as_json
+        self._request: RequestT = request
+        self._model, self._limit_bytes, self._as_json = model, limit_bytes, as_json
         self._item_bytes = JSON_ITEM_BYTES if as_json else ITEM_BYTES
         self._score_bytes = JSON_SCORE_BYTES if as_json else SCORE_BYTES
         self._top_n: int | None = request.top_n if request.HasField("top_n") else None
@@ -105,7 +105,7 @@ class RanksForm(ScoresForm[pb.RerankRequest, pb.RerankResponse]):
             results=[
                 pb.RankedDocument(
                     index=at,
-                    score=score,
+                    score=float(score),
                     logit=found.logits[at, 0],
                     item=item_of(inputs[at]),
                     document=texts[at] if texts else None,

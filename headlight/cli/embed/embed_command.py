@@ -40,7 +40,8 @@ from headlight.cli.shared_options import (
     command,
     seconds,
 )
-from headlight.cli.tables.table_options import add_tables, is_table, table_command
+from headlight.cli.tables.loading import table_command
+from headlight.cli.tables.table_options import add_tables, is_table
 from headlight.client.channel import READY_SECONDS
 from headlight.interface.arguments import Input
 from headlight.results import Embeddings, ModelRef

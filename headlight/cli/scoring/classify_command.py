@@ -22,7 +22,8 @@ from headlight.cli.shared_options import (
     command,
     seconds,
 )
-from headlight.cli.tables.table_options import add_tables, is_table, table_command
+from headlight.cli.tables.loading import table_command
+from headlight.cli.tables.table_options import add_tables, is_table
 from headlight.client.channel import READY_SECONDS
 from headlight.printable import escaped
 from headlight.results import LabelScore, ModelRef

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headlight.cli.files import UsageError, check_writable
-from headlight.extras import MissingExtra, require
 
 if TYPE_CHECKING:
     from headlight.cli.tables.table_source import TableSource
@@ -26,18 +24,6 @@ EXCLUDED = {
     "spans": None,
     "beyond_max_length": False,
 }
-
-
-def table_command(name: str) -> Any:
-    """Return the module for tables. Raises UsageError if its libraries are not installed.
-
-    `name`: of the command.
-    """
-    try:
-        require(f"headlight {name} --text-column", "parquet", "pyarrow", "fsspec")
-    except MissingExtra as error:
-        raise UsageError(str(error)) from None
-    return importlib.import_module("headlight.cli.tables.table_command")
 
 
 def add_tables(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:

@@ -5,10 +5,9 @@ It checks types, ranges, and that strings are printable, before any value is use
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from headlight.errors import BundleError
 
@@ -113,20 +112,12 @@ class Fields:
         """Return a dataclass, each value read by the type of its field.
 
         Args:
-            kind: a dataclass of strings, lists of strings, booleans and numbers. Those with a
-                default may be missing.
+            kind: a dataclass of strings, lists of strings, booleans and numbers.
             counts: the largest value by name, for integers from 1.
             least: the least value of every float; floats must be finite.
         """
         values: dict[str, Any] = {}
-        optional = {
-            field.name
-            for field in dataclasses.fields(cast("Any", kind))
-            if field.default is not dataclasses.MISSING
-        }
         for name, hint in get_type_hints(kind).items():
-            if name in optional and name not in self.values:
-                continue
             if name in counts:
                 values[name] = self.count(name, counts[name])
             elif hint == tuple[str, ...]:

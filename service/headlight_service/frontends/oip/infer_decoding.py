@@ -95,7 +95,8 @@ def decode_infer(message: oip.ModelInferRequest, models: Models, call: Call) -> 
     attention, most = outputs.spec.specs.get("attention"), model.limits.max_stream_output_bytes
     if attention is not None and attention.max_bytes is not None:
         most = min(most, attention.max_bytes)
-    return Inference(model, request, TensorForm(view.name, outputs.wanted, most))
+    form = TensorForm(view.name, outputs.wanted, most, model.description.activation)
+    return Inference(model, request, form)
 
 
 def edge_of(message: oip.ModelInferRequest) -> Edge:
@@ -106,4 +107,5 @@ def edge_of(message: oip.ModelInferRequest) -> Edge:
 
 @functools.lru_cache(64)
 def _edge(text: str) -> Edge:
-    return Edge(names={**NAMES, "inputs[*].text": f"{text}[{{}}]"})
+    texts = dict.fromkeys(("inputs[*].text", "inputs[*].pair"), f"{text}[{{}}]")
+    return Edge(names=NAMES | texts)

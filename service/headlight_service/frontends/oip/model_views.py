@@ -1,4 +1,4 @@
-"""The three models of the protocol over each served model, and what they say of themselves.
+"""The models of the protocol over each served model, and what they say of themselves.
 
 A request without named outputs means all outputs. With attention in the same model, each request
 for a vector would return every map; so vectors, token vectors and attention are models apart.
@@ -12,9 +12,20 @@ from headlight.errors import NotFound, Reason
 from headlight_service.core.models import Models, ServedModel
 from headlight_service.frontends.oip import inference_messages as oip
 
-Kind = Literal["embedding", "tokens", "attention"]
-SUFFIXES: dict[Kind, str] = {"embedding": "", "tokens": ".tokens", "attention": ".attention"}
-OUTPUTS: dict[Kind, str] = {"embedding": "pooled", "tokens": "tokens", "attention": "attention"}
+Kind = Literal["embedding", "scores", "tokens", "attention"]
+# A model that scores gives no pooled vectors.
+SUFFIXES: dict[Kind, str] = {
+    "embedding": "",
+    "scores": "",
+    "tokens": ".tokens",
+    "attention": ".attention",
+}
+OUTPUTS: dict[Kind, str] = {
+    "embedding": "pooled",
+    "scores": "scores",
+    "tokens": "tokens",
+    "attention": "attention",
+}
 PLATFORM = "headlight_onnx"
 TEXT, IDS, MASK, SEGMENTS = "text", "input_ids", "attention_mask", "token_type_ids"
 # Types of an output's elements in the protocol and in NumPy.
@@ -62,10 +73,10 @@ class View(NamedTuple):
     def max_batch_size(self) -> int:
         """Inputs of one request that are taken whatever their lengths.
 
-        Requests for vectors are computed in slices. Other outputs grow with the lengths.
+        Requests for vectors and scores are computed in slices. Other outputs grow with the lengths.
         """
         limits = self.model.limits
-        if self.kind == "embedding":
+        if self.kind in ("embedding", "scores"):
             return limits.max_items
         return min(limits.max_items, limits.max_request_tokens // self.model.max_length)
 
@@ -78,7 +89,8 @@ class View(NamedTuple):
             if self.model.runtime.bundle.manifest.architecture.segments:
                 names.append(SEGMENTS)
             ids = [Tensor(name, "INT64", (-1, -1)) for name in names]
-        return [Tensor(TEXT, "BYTES", (-1, 1)), *ids] if "text" in accepts else ids
+        texts = 2 if self.model.description.task == "rerank" else 1  # of a row: a pair, or one
+        return [Tensor(TEXT, "BYTES", (-1, texts)), *ids] if "text" in accepts else ids
 
     @property
     def outputs(self) -> list[Tensor]:
@@ -86,6 +98,8 @@ class View(NamedTuple):
         shape = self.model.runtime.bundle.manifest.architecture
         if self.kind == "embedding":
             return [Tensor("embedding", "FP32", (-1, shape.pooled_dim))]
+        if self.kind == "scores":
+            return [Tensor(name, "FP32", (-1, shape.labels)) for name in ("scores", "logits")]
         main = (
             Tensor("token_embeddings", "FP32", (-1, -1, shape.dim))
             if self.kind == "tokens"
@@ -105,7 +119,7 @@ def views(models: Models) -> list[View]:
         View(kind, model)
         for model in models.all
         for kind, output in OUTPUTS.items()
-        if model.gives(output)
+        if model.gives(output) and not (kind == "scores" and model.description.token_labels)
     ]
 
 

@@ -12,9 +12,11 @@ from headlight_service.core.requests.request import OutputSpec
 from headlight_service.frontends.oip import inference_messages as oip
 from headlight_service.frontends.oip.model_views import IDS, Kind, View
 from headlight_service.frontends.oip.request_parameters import ENCODE, MOST_CHARACTERS, one_of
+from headlight_service.frontends.scoring import SCORES
 
 DTYPES: dict[Kind, tuple[str, ...]] = {
     "embedding": tuple(VECTOR_BITS),
+    "scores": ("float32",),
     "tokens": ("float32", "float16"),
     "attention": ("float32", "float16"),
 }
@@ -87,6 +89,8 @@ def _outputs(
     selected = [name for name in names if name not in known]
     if selected and (kind != "attention" or "attention" in names):
         _refuse_names(kind, known, selected[0])
+    if kind == "scores":
+        return Outputs(tuple(Wanted(name, name) for name in names), SCORES)
     dtype = one_of("dtype", values.get("dtype"), DTYPES[kind]) or "float32"
     if kind == "embedding":
         spec = PooledSpec(

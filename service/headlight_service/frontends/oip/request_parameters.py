@@ -33,6 +33,7 @@ EVERYWHERE: dict[str, type] = {
     "empty_texts": str,
 }
 OPTIONS: dict[Kind, dict[str, type]] = {
+    "scores": {},
     "embedding": {"normalize": bool, "dimensions": int, "dtype": str},
     "tokens": {"normalize": bool, "skip_special": bool, "skip_prompt": bool, "dtype": str},
     "attention": {

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput, Reason
+from headlight.interface.scoring import activated
 from headlight.outputs.output import part_name
 from headlight.outputs.tokens import row_count, rows_of
 from headlight.results import ModelRef, TokenList
@@ -34,6 +35,8 @@ TENSORS = {
     "embedding": part_name("pooled", 0),
     "token_embeddings": "tokens",
     "attention": "attention",
+    "scores": "scores",
+    "logits": "scores",
 }
 ITEM_BYTES = {name: np.dtype(kind).itemsize for name, kind in DATATYPES.items()}
 
@@ -41,15 +44,18 @@ ITEM_BYTES = {name: np.dtype(kind).itemsize for name, kind in DATATYPES.items()}
 class TensorForm:
     """One answer of padded tensors. `overhead_bytes` finds their shapes."""
 
-    def __init__(self, name: str, wanted: Sequence[Wanted], max_bytes: int) -> None:
+    def __init__(
+        self, name: str, wanted: Sequence[Wanted], max_bytes: int, activation: str = ""
+    ) -> None:
         """Prepare.
 
         Args:
             name: name of the model in the protocol.
             wanted: the requested outputs, in their order.
             max_bytes: of an answer, padding included.
+            activation: from logits to scores.
         """
-        self._name, self._wanted = name, wanted
+        self._name, self._wanted, self._activation = name, wanted, activation
         self._most = min(max_bytes, MOST_BYTES)
         self._ref: ModelRef
         self._tensors = list[tuple[tuple[int, ...], str]]()
@@ -83,6 +89,8 @@ class TensorForm:
         for each, (shape, datatype) in zip(self._wanted, self._tensors, strict=True):
             response.outputs.add(name=each.name, datatype=datatype, shape=shape)
             parts = _parts(each, main, answer.prepared)
+            if each.source == "scores":
+                parts = list(activated(np.stack(parts), self._activation))
             response.raw_output_contents.append(_padded(parts, shape, DATATYPES[datatype]))
         return response
 
@@ -92,7 +100,8 @@ def _main(answer: Answer) -> Sequence[NDArray[Any]]:
     if "pooled" in answer.prepared.selection:
         [vectors] = answer.pooled()
         return list(vectors)
-    name = "tokens" if "tokens" in answer.prepared.selection else "attention"
+    names = ("scores", "tokens", "attention")
+    name = next(each for each in names if each in answer.prepared.selection)
     return [result[name] for result in answer.results]
 
 

@@ -14,7 +14,7 @@ from headlight.errors import InvalidInput, Reason
 from headlight.runtime.tokenization.input_checks import not_taken
 from headlight.runtime.values import Ids
 from headlight_service.core.models import ServedModel
-from headlight_service.core.requests.request import Input, TokenIds
+from headlight_service.core.requests.request import Input, Pair, TokenIds
 from headlight_service.frontends.oip import inference_messages as oip
 from headlight_service.frontends.oip.model_views import IDS, MASK, SEGMENTS
 from headlight_service.frontends.oip.request_parameters import ENCODE
@@ -55,8 +55,12 @@ def decode_inputs(request: oip.ModelInferRequest, model: ServedModel) -> list[In
     if len(names) != len(found):
         raise InvalidInput("inputs", Reason.TENSOR_TWICE)
     if len(found) == 1 and found[0].tensor.datatype == "BYTES":
-        _check_kind(found[0].field, "text", model)
-        return list(_texts(found[0], model))
+        shape, (each, *_) = found[0].tensor.shape, found
+        if "pair" in model.accepts and len(shape) == 2 and shape[1] == 2:
+            texts = _texts(each, model, 2)
+            return [Pair(*pair) for pair in zip(texts[::2], texts[1::2], strict=True)]
+        _check_kind(each.field, "text", model)
+        return list(_texts(each, model))
     for each in found:
         if each.tensor.name not in ID_TENSORS:
             raise InvalidInput(
@@ -92,12 +96,13 @@ def _inputs(request: oip.ModelInferRequest) -> list[_Input]:
     return found
 
 
-def _texts(each: _Input, model: ServedModel) -> Sequence[str]:
+def _texts(each: _Input, model: ServedModel, width: int = 1) -> Sequence[str]:
+    """Return the texts of a tensor, `width` of each row."""
     shape = each.tensor.shape
-    if not (len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)):
+    if not (len(shape) == 1 or (len(shape) == 2 and shape[1] == width)):
         raise InvalidInput(each.field, Reason.SHAPE_OF_TEXTS, shape=_shown(shape))
-    count = shape[0]
-    _check_count(each.field, count, model)
+    _check_count(each.field, shape[0], model)
+    count = shape[0] * width
     if each.raw is None:
         _check_typed(each, "bytes_contents", count)
         elements: Sequence[bytes] = each.tensor.contents.bytes_contents
@@ -108,7 +113,7 @@ def _texts(each: _Input, model: ServedModel) -> Sequence[str]:
         try:
             texts.append(element.decode())
         except UnicodeDecodeError:
-            raise InvalidInput(f"{each.field}[{place}]", Reason.NOT_UTF8) from None
+            raise InvalidInput(f"{each.field}[{place // width}]", Reason.NOT_UTF8) from None
     return texts
 
 

@@ -49,17 +49,6 @@ def side_names(passages: int) -> dict[Path, Path]:
     return {("inputs",): ("passages",), ("inputs", 0): ("query",)} | each
 
 
-def pair_names(passages: int) -> dict[Path, Path]:
-    """Return the names of inputs that are pairs of the query and each of so many passages."""
-    names: dict[Path, Path] = {("inputs",): ("passages",)}
-    for at in range(passages):
-        pair = ("inputs", at, "pair")
-        names[pair] = ("passages", at)
-        names[(*pair, "first")] = ("query", "text")
-        names[(*pair, "second")] = ("passages", at, "text")
-    return names
-
-
 def evidence_specs(evidence: EvidenceLike) -> tuple[EvidenceSpec, ...]:
     """Return evidence as in a spec. Raises InvalidInput: it is no list of methods or specs."""
     given = [evidence] if isinstance(evidence, str | EvidenceSpec) else evidence

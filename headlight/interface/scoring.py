@@ -66,14 +66,19 @@ def documents_of(query: object, documents: object, top_n: object) -> list[str]:
     return found
 
 
-def pair_names(count: int, documents: str = "documents") -> dict[Path, Path]:
-    """Return the names that the texts of so many pairs have as a query and its documents."""
-    found = dict[Path, Path]()
+def pair_names(count: int, documents: str = "documents", *, text: bool = False) -> dict[Path, Path]:
+    """Return the names that the texts of so many pairs have as a query and its documents.
+
+    `text`: the query and the documents are messages, with the text as a field.
+    """
+    last: Path = ("text",) if text else ()
+    names: dict[Path, Path] = {("inputs",): (documents,)}
     for at in range(count):
         pair = ("inputs", at, "pair")
-        found |= {pair: (documents, at), (*pair, "second"): (documents, at)}
-        found[(*pair, "first")] = ("query",)
-    return found
+        names[pair] = (documents, at)
+        names[(*pair, "first")] = ("query", *last)
+        names[(*pair, "second")] = (documents, at, *last)
+    return names
 
 
 def ranked(

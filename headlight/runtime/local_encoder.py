@@ -36,7 +36,6 @@ from headlight.interface.comparison_arguments import (
     QUERY,
     check_no_prompt,
     checked_request,
-    pair_names,
 )
 from headlight.interface.encoder import Encoder
 from headlight.interface.scoring import classified, pair_names, ranked, scores_of
@@ -332,7 +331,7 @@ class LocalEncoder(Encoder):
                     with renamed(names):
                         check_no_prompt({key: reading.get(key) for key in PROMPT_KEYS})
                 inputs = [(cast("str", query), cast("str", each)) for each in passages]
-                with renamed(pair_names(len(passages))):
+                with renamed(pair_names(len(passages), "passages", text=True)):
                     prepared = prepare(inputs, passage_reading)
             else:
                 with renamed(QUERY):

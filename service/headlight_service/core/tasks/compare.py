@@ -14,9 +14,9 @@ from headlight.interface.comparison_arguments import (
     PASSAGE,
     QUERY,
     check_no_prompt,
-    pair_names,
     side_names,
 )
+from headlight.interface.scoring import pair_names
 from headlight.refusals import Path
 from headlight.runtime.comparison.comparison_layout import evidence_names, layout_of, scores
 from headlight.runtime.encode_items import EncodeItem, Selection
@@ -37,7 +37,9 @@ class Compare:
     def names(self, request: ComparisonRequest) -> Mapping[Path, Path]:
         """Return the names of query, passages and evidence."""
         count = len(request.inputs)
-        sides = pair_names(count) if request.of_pairs else side_names(count - 1)
+        sides = (
+            pair_names(count, "passages", text=True) if request.of_pairs else side_names(count - 1)
+        )
         return evidence_names(request.spec) | sides
 
     def job(

@@ -166,6 +166,25 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         help="for a model that leaves its task open, or to export another one's vectors: embed",
     )
     group.add_argument(
+        "--pair-template",
+        type=Path,
+        metavar="FILE",
+        help=(
+            "text around {query} and {document}, or a chat template in Jinja, for a decoder that "
+            "reranks; default: the folder's chat template"
+        ),
+    )
+    group.add_argument(
+        "--score-tokens",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="TRUE,FALSE",
+        help=(
+            "tokens of a decoder that reranks: the score is the logit of the first, less that of "
+            "the second, if there is one; default: as the folder says, else yes,no"
+        ),
+    )
+    group.add_argument(
         "--max-length",
         type=int,
         metavar="TOKENS",
@@ -305,6 +324,8 @@ def _origin(options: argparse.Namespace, progress: Lines) -> Origin:
             task=options.task,
             max_length=options.max_length,
             ids_only=options.ids_only,
+            pair_template=options.pair_template,
+            score_tokens=options.score_tokens,
         )
     except ValueError as error:
         raise Refused(str(error).replace(str(folder), model)) from error

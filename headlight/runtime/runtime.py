@@ -181,6 +181,8 @@ class Runtime(LocalEncoder):
                 segments=manifest.architecture.segments,
                 pairs="pair" in manifest.accepts,
                 include_prompt=manifest.include_prompt,
+                pair_template=manifest.pair_template,
+                prompts_pairs=manifest.task != "embed",
             )
 
     def _shape_batches(self, tokens: int | None, multiple: int | None) -> None:
@@ -392,6 +394,15 @@ class Runtime(LocalEncoder):
         """
         return item_of(tokenized, selection, self.bundle.manifest.pooling, head_mask)
 
+    def check_prompt(self, prompt: Prompt, kind: str) -> None:
+        """Check that no prompt was requested for an input that takes none.
+
+        Raises:
+            InvalidInput: a prompt was requested; the field is empty.
+        """
+        if self.tokenizer is None or not self.tokenizer.takes_prompt(kind):
+            prompt.check_kind("pairs" if kind == "pair" else kind)
+
     def warm_up(self, lengths: Iterable[int]) -> None:
         """Run every loaded graph at each length, on each worker and on all threads.
 
@@ -407,8 +418,7 @@ class Runtime(LocalEncoder):
         with renamed({(): ("inputs", index, kind)}):
             if kind not in accepts:
                 raise not_taken("", accepts)
-            if kind != "text":
-                prompt.check_kind("pairs" if kind == "pair" else kind)
+            self.check_prompt(prompt, kind)
             if kind == "ids":
                 return self.check_ids(cast(Sequence[int], value), with_info=options["with_info"])
             if self.tokenizer is None:

@@ -14,6 +14,7 @@ from headlight_export.families.source import Config
 from headlight_export.families.words import activation
 from headlight_export.folders.model_folder import Refused
 from headlight_model.config import Dense, EncoderConfig
+from headlight_model.encoder import Encoder
 
 
 class Layer(NamedTuple):
@@ -23,13 +24,13 @@ class Layer(NamedTuple):
         name: of its tensors, without .weight and .bias.
         activation: what follows it; empty: config.json's `classifier_activation`.
         norm: name of the norm that follows; empty: none.
-        bias: key of config.json that says whether it has one, false by default; empty: it has.
+        bias: whether it has one; or the key of config.json that says so, false by default.
     """
 
     name: str
     activation: str = "identity"
     norm: str = ""
-    bias: str = ""
+    bias: str | bool = True
 
 
 class Head(NamedTuple):
@@ -49,7 +50,9 @@ class Head(NamedTuple):
 CLASSIFIER = Layer("classifier")
 ROBERTA = (Layer("classifier.dense", "tanh"), Layer("classifier.out_proj"))
 MODERNBERT = (Layer("head.dense", "", "head.norm", "classifier_bias"), CLASSIFIER)
-# Heads for texts. All but ModernBERT's read the first token.
+DECODERS = ("llama", "mistral", "qwen2", "qwen3")
+# Heads for texts. They read the first token; those of decoders read the last, and ModernBERT's what
+# its config.json says.
 OF_TEXTS: dict[str, tuple[Layer, ...]] = {
     "bert": (Layer("bert.pooler.dense", "tanh"), CLASSIFIER),
     "camembert": ROBERTA,
@@ -58,8 +61,14 @@ OF_TEXTS: dict[str, tuple[Layer, ...]] = {
     "modernbert": MODERNBERT,
     "roberta": ROBERTA,
     "xlm-roberta": ROBERTA,
+    **dict.fromkeys(DECODERS, (Layer("score", bias=False),)),
 }
-OF_TOKENS = dict.fromkeys(OF_TEXTS, (CLASSIFIER,)) | {"modernbert": MODERNBERT}
+OF_TOKENS = (
+    dict.fromkeys(OF_TEXTS, (CLASSIFIER,))
+    | {"modernbert": MODERNBERT}
+    | dict.fromkeys(DECODERS, (Layer("score"),))
+)
+GENERATES = "lm_head.weight"
 
 
 def read_head(
@@ -85,7 +94,9 @@ def read_head(
     layers, state, width = [], dict[str, Tensor](), built.dim
     for at, layer in enumerate((OF_TOKENS if each_token else OF_TEXTS)[family]):
         ours, weight = f"score_head.{at}", f"{layer.name}.weight"
-        has_bias = not layer.bias or config.get(bool, layer.bias, default=False)
+        has_bias = layer.bias
+        if isinstance(has_bias, str):
+            has_bias = config.get(bool, has_bias, default=False)
         rows = tensors[weight].shape[0] if weight in tensors and tensors[weight].ndim else 0
         shapes: dict[str, tuple[int, ...]] = {"weight": (rows, width)}
         shapes |= {"bias": (rows,)} if has_bias else {}
@@ -96,11 +107,49 @@ def read_head(
         follows = layer.activation or activation(config, "classifier_activation")
         layers.append(Dense(width=rows, bias=has_bias, activation=follows, norm=bool(layer.norm)))
         width = rows
-    pooling = "cls"
+    pooling = "last" if family in DECODERS else "cls"
     if family == "modernbert" and not each_token:
         config.demand("classifier_pooling", ("cls", "mean"), "which is not known for a head")
         pooling = config.get(str, "classifier_pooling", default="cls")
     return Head(tuple(layers), state, pooling)
+
+
+def read_token_head(
+    family: str, tensors: dict[str, Tensor], encoder: Encoder, tokens: tuple[int, ...]
+) -> Head:
+    """Make a head of a decoder that scores by the tokens that it would generate.
+
+    Its one logit is that of the first token, less that of the second, if there is one. Computed as
+    one row, it has no rounding of two large logits.
+
+    Args:
+        family: of the decoder.
+        tensors: of the folder. Without a head of their own, the embeddings generate.
+        encoder: the decoder.
+        tokens: one id or two.
+
+    Raises:
+        Refused: the family does not generate, or has no such token.
+    """
+    if family not in DECODERS:
+        raise Refused(
+            f"a model of the family {family} generates no tokens, so it cannot score by them; "
+            "leave --task and --score-tokens out"
+        )
+    weight = tensors.pop(GENERATES, encoder.embedding.weight.detach())
+    shape = [encoder.config.vocab_size, encoder.config.dim]
+    if list(weight.shape) != shape:
+        raise Refused(
+            f"{GENERATES} has the shape {list(weight.shape)}; config.json makes it {shape}"
+        )
+    if not all(0 <= token < len(weight) for token in tokens):
+        raise Refused(
+            f"the scores are of the tokens {tokens}, and the model has {len(weight)}; correct "
+            "1_LogitScore, or give --score-tokens"
+        )
+    row = weight[tokens[0]] - (weight[tokens[1]] if tokens[1:] else 0)
+    layer = Dense(width=1, bias=False)
+    return Head((layer,), {"score_head.0.weight": row[None].clone()}, "last")
 
 
 def _move(

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import tokenizers
 from safetensors import safe_open
 from torch import Tensor
 
+from headlight.runtime.bundle.pair_template import PairTemplate
 from headlight_export.families import FAMILIES, family_of, is_own
-from headlight_export.families.score_heads import OF_TEXTS, read_head
+from headlight_export.families.score_heads import OF_TEXTS, read_head, read_token_head
 from headlight_export.families.source import COMPUTED, Config, Unfit
 from headlight_export.folders.labels import activation_of, labels_of
 from headlight_export.folders.model_folder import Refused, check_readable, read_config, read_tensors
+from headlight_export.folders.pair_template import NEEDED, of_file, of_folder
 from headlight_export.folders.pooling_choice import with_pooling
 from headlight_export.folders.sentence_folder import MODULES, Recipe, read_recipe
-from headlight_export.folders.task import OF_TOKENS, other_use, scored, task_of
+from headlight_export.folders.task import GENERATES, OF_TOKENS, other_use, scored, task_of
 from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 from headlight_export.writer.draft import sha256
 from headlight_model.checkpoint import (
@@ -38,6 +41,7 @@ from headlight_model.encoder import Encoder
 
 OURS = "headlight"  # as a family
 MOST_TOLD = 10  # modules, by their names
+SCORE_TOKENS = ("yes", "no")  # as in sentence-transformers
 
 
 class FolderHead(NamedTuple):
@@ -61,6 +65,8 @@ class Origin:
         about: a line for the user: the length and pooling, their source, and the weights left out.
         task: of the bundle.
         why: what of the folder decides the task, for the user; may be empty.
+        score_tokens: ids of a decoder that scores by the tokens that it would generate.
+        pair_template: of pairs; None: they are read as the tokenizer does.
         hub: model, revision and commit, if it came from the Hub.
     """
 
@@ -72,6 +78,8 @@ class Origin:
     about: str = ""
     task: str = "embed"
     why: str = ""
+    score_tokens: tuple[int, ...] = ()
+    pair_template: PairTemplate | None = None
     hub: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -82,6 +90,8 @@ def read_origin(
     task: str | None = None,
     max_length: int | None = None,
     ids_only: bool = False,
+    pair_template: Path | None = None,
+    score_tokens: Sequence[str] = (),
 ) -> Origin:
     """Read a folder.
 
@@ -93,6 +103,9 @@ def read_origin(
         max_length: tokens to be accepted; None: the folder's limit, up to the trained length. It
             may be larger if the positions allow it.
         ids_only: serve a folder without a tokenizer, for callers that send token ids.
+        pair_template: file of the text around pairs; None: the folder's, if the model needs one.
+        score_tokens: one token or two of a decoder that scores by them; empty: the folder's, else
+            SCORE_TOKENS.
 
     Raises:
         FileNotFoundError, ValueError: the checkpoint is invalid or cannot be served; one line, with
@@ -102,11 +115,12 @@ def read_origin(
     recipe = read_recipe(folder)
     config = read_config(recipe.transformer)
     if is_own(config):
-        if pooling is not None or task is not None or max_length is not None or ids_only:
+        given = (pooling, task, max_length, ids_only or None, pair_template, score_tokens or None)
+        if any(each is not None for each in given):
             raise Refused(
-                "--pooling, --task, --max-length and --ids-only are for folders of Hugging Face "
-                f"and sentence-transformers; {folder} is a checkpoint of ours, and its config.json "
-                "sets them"
+                "--pooling, --task, --max-length, --ids-only, --pair-template and --score-tokens "
+                "are for folders of Hugging Face and sentence-transformers; "
+                f"{folder} is a checkpoint of ours, and its config.json sets them"
             )
         return _read_own(folder)
     if max_length is not None and max_length < 1:
@@ -114,7 +128,16 @@ def read_origin(
             f"--max-length {max_length} leaves no token; give 1 or more, "
             "or leave it out for what the folder says"
         )
-    return _read_foreign(recipe, config, pooling, task, max_length, ids_only=ids_only)
+    return _read_foreign(
+        recipe,
+        config,
+        pooling,
+        task,
+        max_length,
+        ids_only=ids_only,
+        pair_template=pair_template,
+        score_tokens=score_tokens,
+    )
 
 
 def _read_foreign(
@@ -125,6 +148,8 @@ def _read_foreign(
     max_length: int | None,
     *,
     ids_only: bool,
+    pair_template: Path | None,
+    score_tokens: Sequence[str],
 ) -> Origin:
     """Read a folder of Hugging Face or sentence-transformers; the arguments are as given."""
     family = family_of(config)
@@ -132,15 +157,19 @@ def _read_foreign(
     scores = scored(recipe.kind, config, pooling, task, pools=pools)
     tensors = read_tensors(recipe.transformer)
     encoder = _convert(family, config, tensors, max_length)
+    tokenizer = None if ids_only else _read_tokenizer(recipe)
     pooling_source, head = _pooling_source(recipe, pooling), None
+    generates = scores is not None and scores.endswith(GENERATES)
+    if score_tokens and not generates:
+        raise Refused("--score-tokens is for decoders that rerank by two tokens; leave it out")
+    tokens = _score_tokens(recipe, config, tokenizer, score_tokens) if generates else ()
     if scores is None:
         vectors = task == "embed"
         recipe = with_pooling(recipe, config, encoder.config, pooling, for_vectors=vectors)
     else:
-        head = _read_head(family, scores, config, tensors, encoder.config, recipe)
+        head = _read_head(family, scores, config, tensors, encoder, recipe, tokens)
         recipe = dataclasses.replace(recipe, pooling=head.pooling)
         pooling_source = f"what the head of {printable(scores)} reads"
-    tokenizer = None if ids_only else _read_tokenizer(recipe)
     digest = sha256(sorted(recipe.transformer.glob("*.safetensors")))
     finished = _finish(encoder, recipe, max_length, head)
     left = [
@@ -150,6 +179,9 @@ def _read_foreign(
     ]
     length = _length(finished.config, recipe, config.get("max_position_embeddings"), max_length)
     about = f"{length}; {_about(finished.config.pooling, pooling_source, left)}"
+    purpose = task_of(finished.config.score_head, task)
+    template, source = _template(recipe, finished.config, purpose, tokenizer, pair_template)
+    about += f"; pairs are read by {source}" if source else ""
     other = None if pools else other_use(recipe.kind, config)
     return Origin(
         encoder=finished,
@@ -158,9 +190,68 @@ def _read_foreign(
         weights_sha256=digest,
         recipe=recipe,
         about=about,
-        task=task_of(finished.config.score_head, task),
+        task=purpose,
         why=_why(scores, other, pooling, head),
+        score_tokens=tokens,
+        pair_template=template,
     )
+
+
+def _score_tokens(
+    recipe: Recipe, config: Mapping[str, Any], tokenizer: str | None, requested: Sequence[str]
+) -> tuple[int, ...]:
+    """Return the ids of the tokens that a decoder scores by: requested, the folder's, or usual.
+
+    The folder has them in LogitScore, or where vLLM has them: classifier_from_token of config.json,
+    the false token first.
+    """
+    if recipe.score_tokens and not requested:
+        return recipe.score_tokens
+    stated = config.get("classifier_from_token")
+    listed = [str(each) for each in stated] if isinstance(stated, list) else []
+    names = requested or listed[::-1] or SCORE_TOKENS
+    if tokenizer is None:
+        raise Refused(f"without a tokenizer, the tokens {', '.join(names)} have no ids")
+    vocabulary = tokenizers.Tokenizer.from_str(tokenizer)
+    found = [vocabulary.token_to_id(name) for name in names]
+    if not 1 <= len(found) <= 2 or None in found:
+        raise Refused(
+            f"the scores are those of the tokens {', '.join(map(printable, names))}, which must be "
+            "one or two of the vocabulary; give --score-tokens, as yes,no"
+        )
+    return tuple(found)
+
+
+def _template(
+    recipe: Recipe,
+    config: EncoderConfig,
+    task: str,
+    tokenizer: str | None,
+    requested: Path | None,
+) -> tuple[PairTemplate | None, str]:
+    """Return the template of pairs and its source: the requested one, or the folder's.
+
+    Raises:
+        Refused: a decoder reranks and there is none, or the model reads no pairs.
+    """
+    head = config.score_head
+    reads_pairs = tokenizer is not None and head is not None and not head.each_token
+    if requested is not None:
+        if not reads_pairs:
+            raise Refused(
+                "--pair-template is for models that score texts, with a tokenizer; leave it out"
+            )
+        return of_file(requested, recipe.transformer), "--pair-template"
+    if not reads_pairs or not (config.causal or recipe.chat is not None):
+        return None, ""
+    if found := of_folder(recipe.transformer, recipe.chat):
+        return found
+    if task == "rerank":
+        raise Refused(
+            "the model is a decoder that reranks, and the folder has no chat template for a query "
+            f"and a document; {NEEDED}"
+        )
+    return None, ""
 
 
 def _why(
@@ -181,8 +272,9 @@ def _read_head(
     scores: str,
     config: dict[str, Any],
     tensors: dict[str, Tensor],
-    built: EncoderConfig,
+    encoder: Encoder,
     recipe: Recipe,
+    tokens: tuple[int, ...],
 ) -> FolderHead:
     """Return the head for scores of a folder whose model is of the class `scores`."""
     if family not in OF_TEXTS:
@@ -191,11 +283,14 @@ def _read_head(
             "vectors are wanted, export with --task embed and --pooling mean, cls or last"
         )
     each_token = scores.endswith(OF_TOKENS)
-    found = read_head(family, Config(config), tensors, built, each_token=each_token)
+    if tokens:
+        found = read_token_head(family, tensors, encoder, tokens)
+    else:
+        found = read_head(family, Config(config), tensors, encoder.config, each_token=each_token)
     count = found.layers[-1].width
     head = ScoreHead(
         layers=found.layers,
-        labels=labels_of(config, count),
+        labels=labels_of({} if tokens else config, count),
         activation=activation_of(config, recipe.transformer, count, each_token=each_token),
         each_token=each_token,
     )

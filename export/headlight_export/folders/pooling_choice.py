@@ -7,7 +7,7 @@ from typing import Any
 
 from headlight_export.folders.model_folder import Refused
 from headlight_export.folders.sentence_folder import Recipe
-from headlight_export.folders.task import other_use
+from headlight_export.folders.task import GENERATES, other_use
 from headlight_model.checkpoint import printable
 from headlight_model.config import EncoderConfig
 from headlight_model.layers.pooling import POOLING
@@ -58,7 +58,7 @@ def _check_use(recipe: Recipe, config: dict[str, Any], built: EncoderConfig) -> 
             if isinstance(architectures, list)
             else []
         )
-        generating = next((name for name in names if "ForCausalLM" in name), None)
+        generating = next((name for name in names if GENERATES in name), None)
         what = (
             f"{generating} is a decoder with a generation head"
             if generating
@@ -66,5 +66,5 @@ def _check_use(recipe: Recipe, config: dict[str, Any], built: EncoderConfig) -> 
         )
         raise Refused(
             f"{what} and the folder does not name a pooling; if the model was trained to embed, "
-            "export with --pooling last"
+            "export with --pooling last" + (", if to rerank with --task rerank" * bool(generating))
         )

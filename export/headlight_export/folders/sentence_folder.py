@@ -17,11 +17,13 @@ from headlight_export.folders.model_folder import CONFIG, Refused, read_json, re
 from headlight_export.folders.sentence_modules import (
     DenseLayer,
     check_names,
+    read_chat,
     read_dense,
     read_pooling,
+    read_score_tokens,
     read_transformer_settings,
 )
-from headlight_export.folders.task import SENTENCES
+from headlight_export.folders.task import CROSS_ENCODER, SENTENCES
 
 __all__ = ["DenseLayer", "Recipe", "read_recipe", "transformer_folder"]
 
@@ -29,6 +31,8 @@ MODULES, SETTINGS, CARD = "modules.json", "config_sentence_transformers.json", "
 # A letter for each kind, to match their order.
 KINDS = {"Transformer": "T", "Pooling": "P", "Dense": "D", "Normalize": "N", "Dropout": ""}
 ORDER = "Transformer, Pooling, any number of Dense, Normalize"
+SCORING = {"Transformer": "T", "LogitScore": "L"}  # of a cross-encoder
+SCORING_ORDER = "Transformer, perhaps LogitScore"
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 
@@ -53,6 +57,10 @@ class Recipe:
     ] = ()  # Matryoshka: lengths that vectors may be cut to, longest first; empty: none declared
     truncate_dim: int | None = None  # the library cuts every vector to this length by default
     similarity: str | None = None  # "cosine", "dot", "euclidean", "manhattan"; None: unset
+    # Ids of a decoder that scores pairs: of the token whose logit is the score, and perhaps of one
+    # whose logit is subtracted.
+    score_tokens: tuple[int, ...] = ()
+    chat: Mapping[str, Any] | None = None  # see `read_chat`
 
 
 def read_recipe(folder: Path) -> Recipe:
@@ -66,6 +74,8 @@ def read_recipe(folder: Path) -> Recipe:
             damaged.
     """
     kind = _kind(folder)
+    if kind == CROSS_ENCODER:
+        return _read_scorer(folder)
     if kind != SENTENCES or not (folder / MODULES).is_file():
         return Recipe(
             transformer=folder,
@@ -101,14 +111,43 @@ def read_recipe(folder: Path) -> Recipe:
     )
 
 
+def _read_scorer(folder: Path) -> Recipe:
+    """Read the settings of a cross-encoder.
+
+    Without modules.json the folder is the Transformer itself.
+    """
+    settings = _settings(folder / SETTINGS)
+    transformer, limits, tokens, chat = folder, dict[str, Any](), (), None
+    if (folder / MODULES).is_file():
+        modules = _modules(folder, SCORING, SCORING_ORDER)
+        if [kind for kind, _ in modules] not in (["Transformer"], [*SCORING]):
+            chain = ", ".join(kind for kind, _ in modules) or "nothing"
+            raise Refused(f"{folder / MODULES} chains {chain}; supported is {SCORING_ORDER}")
+        transformer = modules[0][1]
+        limits, chat = read_chat(transformer)
+        tokens = read_score_tokens(modules[1][1]) if modules[1:] else ()
+    return Recipe(
+        transformer=transformer,
+        kind=CROSS_ENCODER,
+        max_length=max_length(transformer, limits),
+        lower_case=bool(limits.get("do_lower_case")),
+        prompts=settings["prompts"],
+        default_prompt=settings["default_prompt"],
+        score_tokens=tokens,
+        chat=chat,
+    )
+
+
 def transformer_folder(folder: Path) -> Path:
     """Return the folder of config.json and the weights: the first module's, or the folder itself.
 
     Raises:
         Refused: the list of modules is damaged, or one cannot be served.
     """
-    chained = _kind(folder) == SENTENCES and (folder / MODULES).is_file()
-    modules = _modules(folder) if chained else []
+    kind, modules = _kind(folder), list[tuple[str, Path]]()
+    if kind in (SENTENCES, CROSS_ENCODER) and (folder / MODULES).is_file():
+        scores = kind == CROSS_ENCODER
+        modules = _modules(folder, SCORING, SCORING_ORDER) if scores else _modules(folder)
     return modules[0][1] if modules else folder
 
 
@@ -117,7 +156,9 @@ def _kind(folder: Path) -> str:
     return str((read_object(path) if path.is_file() else {}).get("model_type", SENTENCES))
 
 
-def _modules(folder: Path) -> list[tuple[str, Path]]:
+def _modules(
+    folder: Path, kinds: Mapping[str, str] = KINDS, order: str = ORDER
+) -> list[tuple[str, Path]]:
     """Return kind and folder of each module, in the list's order.
 
     The modules run in that order; `idx` has no effect.
@@ -130,8 +171,8 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
     for entry in entries:
         name, place = entry.get("type"), entry.get("path")
         library, _, kind = str(name).rpartition(".")
-        if library.split(".")[0] != "sentence_transformers" or kind not in KINDS:
-            raise Refused(f"{path}: module {name} cannot be served; supported is {ORDER}")
+        if library.split(".")[0] != "sentence_transformers" or kind not in kinds:
+            raise Refused(f"{path}: module {name} cannot be served; supported is {order}")
         if (
             not isinstance(place, str)
             or Path(place).is_absolute()
@@ -141,7 +182,7 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
             raise Refused(
                 f"{path} places {name} in {place!r}; only a folder inside {folder} will be read"
             )
-        if KINDS[kind]:  # Dropout does nothing but in training
+        if kinds[kind]:  # Dropout does nothing but in training
             modules.append((kind, folder / place))
     return modules
 

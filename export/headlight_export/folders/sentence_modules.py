@@ -164,16 +164,64 @@ def check_names(folder: Path) -> None:
             )
 
 
+def read_chat(folder: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return the settings of a cross-encoder's Transformer, and how it makes a chat of pairs.
+
+    The latter is None if it does not. Else it has "format", of a message's content, and
+    "arguments", which the chat template gets.
+
+    Raises:
+        Refused: a setting would change scores in a way that cannot be served.
+    """
+    path, config = _transformer_settings(folder)
+    processing = _part(path, config, "processing_kwargs")
+    if processing.get("common") or processing.get("text"):
+        raise Refused(
+            f"{path}: processing_kwargs cannot be served but for chat_template; "
+            "save the model with max_seq_length instead"
+        )
+    message = _part(path, config, "modality_config").get("message")
+    if message is None:
+        return config, None
+    arguments = dict(_part(path, processing, "chat_template"))
+    arguments.pop("restore_suffix", None)  # what follows the texts is never cut here
+    form = message.get("format", "auto") if isinstance(message, dict) else "auto"
+    return config, {"format": form, "arguments": arguments}
+
+
+def read_score_tokens(folder: Path) -> tuple[int, ...]:
+    """Return the ids of a LogitScore module: of the true token and, if it has one, the false one.
+
+    Raises:
+        Refused: they are not ids, or it reads something else than the decoder's logits.
+    """
+    path = folder / CONFIG
+    config = read_object(path)
+    if config.get("module_input_name") not in (None, "causal_logits"):
+        raise Refused(f"{path}: module_input_name cannot be served; only causal_logits can")
+    tokens = [config.get("true_token_id"), config.get("false_token_id")]
+    found = tokens if tokens[1] is not None else tokens[:1]
+    if not all(type(token) is int and token >= 0 for token in found):
+        raise Refused(f"{path}: true_token_id and false_token_id are {tokens}; expected ids")
+    return tuple(found)
+
+
+def _transformer_settings(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Return the file of the Transformer module's settings, and what it holds; may be nothing."""
+    path, config = folder / TRANSFORMER_SETTINGS[0], dict[str, Any]()
+    for path in (folder / name for name in TRANSFORMER_SETTINGS):
+        if path.is_file() and (config := read_object(path)):
+            break
+    return path, config
+
+
 def read_transformer_settings(folder: Path) -> dict[str, Any]:
     """Return the Transformer module's own settings: lengths, lower-casing, arguments for loading.
 
     Raises:
         Refused: a setting would change vectors in a way that cannot be served.
     """
-    path, config = folder / TRANSFORMER_SETTINGS[0], dict[str, Any]()
-    for path in (folder / name for name in TRANSFORMER_SETTINGS):
-        if path.is_file() and (config := read_object(path)):
-            break
+    path, config = _transformer_settings(folder)
     for key in ("query_length", "document_length", "query_expansion"):
         if config.get(key) is not None:
             raise Refused(

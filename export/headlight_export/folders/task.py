@@ -17,6 +17,7 @@ from headlight_model.config import ScoreHead
 SENTENCES = "SentenceTransformer"  # the model_type of models for vectors
 CROSS_ENCODER, CLASSIFIER = "CrossEncoder", "ForSequenceClassification"
 OF_TOKENS = "ForTokenClassification"
+GENERATES = "ForCausalLM"  # a decoder, which may score by the tokens that it would generate
 # Other model_types, and ends of the names of transformers' classes: what the models do.
 OTHERS = {
     CROSS_ENCODER: "scores pairs of texts",
@@ -57,6 +58,9 @@ def scored(
     said = config.get("architectures")
     names = [str(name) for name in said] if isinstance(said, list) else []
     [name] = [each for each in names if each.endswith((CLASSIFIER, OF_TOKENS))][:1] or [""]
+    generates = [each for each in names if each.endswith(GENERATES)]
+    if not pools and not name and generates and (kind == CROSS_ENCODER or task == "rerank"):
+        return generates[0]
     if pools or not name or kind not in (SENTENCES, CROSS_ENCODER):
         if task is not None:
             raise Refused(

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from headlight.runtime.parity.golden_inputs import distance
 from headlight_export.folders.model_folder import Refused, read_config
 from headlight_export.folders.origin import OURS
-from headlight_export.folders.task import CLASSIFIER, OF_TOKENS
+from headlight_export.folders.task import CLASSIFIER, GENERATES, OF_TOKENS
 from headlight_export.parity.reference import (
     lengths_to_try,
     longest_with_maps,
@@ -73,7 +73,11 @@ class _CannotCompare(Exception):
 
 
 def against_transformers(
-    folder: Path, family: str, encoder: Encoder, own_error: Mapping[str, float]
+    folder: Path,
+    family: str,
+    encoder: Encoder,
+    own_error: Mapping[str, float],
+    score_tokens: Sequence[int] = (),
 ) -> Compared:
     """Return our encoder's largest distance from transformers in eager mode, in float32.
 
@@ -84,6 +88,7 @@ def against_transformers(
         family: "headlight", or a key of `headlight_export.families.FAMILIES`.
         encoder: ours.
         own_error: its distance in float32 from float64, by output.
+        score_tokens: ids of a decoder that scores by the tokens that it would generate.
 
     Raises:
         Refused: transformers cannot open the folder.
@@ -103,7 +108,7 @@ def against_transformers(
         model = (
             _open_own_words(folder, encoder.config)
             if "n_embd" in read_config(folder)
-            else _open(folder, encoder.config)
+            else _open(folder, encoder.config, generates=bool(score_tokens))
         )
     except _CannotCompare as reason:
         return Compared(why_not=str(reason))
@@ -117,7 +122,7 @@ def against_transformers(
         ) from problem
     worst = dict[str, float]()
     for lengths in _batches(encoder.config):
-        for output, error in _distances(model, encoder, lengths):
+        for output, error in _distances(model, encoder, lengths, score_tokens):
             worst[output] = max(worst.get(output, 0.0), error)
     for output, error in worst.items():
         if not error <= max(FLOOR, SLACK * own_error[output]):
@@ -128,16 +133,19 @@ def against_transformers(
     return Compared(worst, transformers.__version__)
 
 
-def _open(folder: Path, built: EncoderConfig) -> Any:
+def _open(folder: Path, built: EncoderConfig, *, generates: bool) -> Any:
     import transformers  # noqa: PLC0415
     from transformers import AutoConfig  # noqa: PLC0415
 
     head = built.score_head
     use = "" if head is None else OF_TOKENS if head.each_token else CLASSIFIER
+    use = GENERATES if generates else use
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     fields = read_config(folder)
     if fields.get("use_bidirectional_attention") and fields.get("is_causal") is None:
         config.is_causal = False  # as the folder's own code would; only it reads the former
+    if getattr(config, "pad_token_id", None) is None:  # it finds a text's end by the padding
+        config.pad_token_id = built.pad_id
     options = {"attn_implementation": "eager", "dtype": torch.float32}
     return (
         getattr(transformers, f"AutoModel{use}")
@@ -202,7 +210,9 @@ def _batches(config: EncoderConfig) -> Iterator[Sequence[int]]:
     yield tuple(min(length, longest) for length in (7, longest, 1))
 
 
-def _distances(model: Any, encoder: Encoder, lengths: Sequence[int]) -> Iterator[tuple[str, float]]:
+def _distances(
+    model: Any, encoder: Encoder, lengths: Sequence[int], score_tokens: Sequence[int]
+) -> Iterator[tuple[str, float]]:
     """Yield the distances of each text of a batch, without its padding."""
     config = encoder.config
     ids = _padded([torch.from_numpy(random_ids(config, n, SEED)) for n in lengths], config.pad_id)
@@ -222,6 +232,8 @@ def _distances(model: Any, encoder: Encoder, lengths: Sequence[int]) -> Iterator
         scores = None
         if config.score_head is not None:
             scores, model = model(**inputs).logits, model.base_model
+            if score_tokens:
+                scores = _scores_of_tokens(scores, lengths, score_tokens)
         theirs = model(**inputs, output_attentions=True, output_hidden_states=True)
         ours = encoder(ids, mask, segments=segments, fused=False)
     # Their last hidden state may be after the last norm, ours is before it; tokens compare that.
@@ -241,6 +253,13 @@ def _distances(model: Any, encoder: Encoder, lengths: Sequence[int]) -> Iterator
                 "attention",
                 distance("attention", mine[at, :, :n, :n].numpy(), other[at, :, :n, :n].numpy()),
             )
+
+
+def _scores_of_tokens(logits: Tensor, lengths: Sequence[int], tokens: Sequence[int]) -> Tensor:
+    """Return [B, 1] of logits [B, S, vocabulary]: a token's, less another's, at each text's end."""
+    last = logits[torch.arange(len(logits)), torch.tensor(lengths) - 1]
+    first, *others = (last[:, [token]] for token in tokens)
+    return first - sum(others)
 
 
 def _is_dynamic(config: EncoderConfig) -> bool:

@@ -12,6 +12,7 @@ import tokenizers
 from tokenizers import normalizers
 
 from headlight.runtime.bundle.manifest import TokenizerLimit
+from headlight.runtime.bundle.pair_template import PairTemplate
 from headlight.runtime.tokenization.tokenizer import open_tokenizer
 from headlight.runtime.tokenization.tokenizer_probe import limit_of
 from headlight_export.folders.max_length import TOKENIZER_CONFIG
@@ -94,7 +95,9 @@ def tokenizer_json(folder: Path, *, lower_case: bool) -> str | None:
     return str(tokenizer.to_str())
 
 
-def check_tokenizer(text: str, config: EncoderConfig) -> None:
+def check_tokenizer(
+    text: str, config: EncoderConfig, pair_template: PairTemplate | None = None
+) -> None:
     """Check that a bundle of this encoder can be opened with a tokenizer.json of this text.
 
     Raises:
@@ -110,6 +113,7 @@ def check_tokenizer(text: str, config: EncoderConfig) -> None:
             vocabulary=config.vocab_size,
             segments=config.segments,
             pairs=pairs,
+            pair_template=pair_template,
         )
 
 

@@ -167,7 +167,7 @@ def _character_limit(origin: Origin, progress: Progress) -> TokenizerLimit:
     """
     assert origin.tokenizer is not None
     config = origin.encoder.config
-    check_tokenizer(origin.tokenizer, config)
+    check_tokenizer(origin.tokenizer, config, origin.pair_template)
     progress(TOKENIZER)
     return measure_tokenizer(origin.tokenizer, config.max_length)
 
@@ -182,7 +182,9 @@ def _compare_sources(origin: Origin, reference: Reference, progress: Progress) -
     own_error = reference.own_error(SEED)
     progress(PEER)
     tokens = tokens_against_transformers(origin)
-    peer = against_transformers(origin.recipe.transformer, origin.family, origin.encoder, own_error)
+    peer = against_transformers(
+        origin.recipe.transformer, origin.family, origin.encoder, own_error, origin.score_tokens
+    )
     return Exported([], own_error, peer, origin.recipe.truncate_dim, tokens)
 
 

@@ -90,6 +90,7 @@ def write_parts(
         prompts=origin.recipe.prompts,
         default_prompt=origin.recipe.default_prompt,
         include_prompt=config.include_prompt,
+        pair_template=origin.pair_template,
         dimensions=tuple(n for n in origin.recipe.dimensions if n <= config.pooled_dim),
         similarity=origin.recipe.similarity,
         dense_layers=len(config.dense),

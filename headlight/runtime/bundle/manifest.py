@@ -13,6 +13,7 @@ from headlight.description import Parity, Quality
 from headlight.errors import BundleError
 from headlight.outputs.registry import MEASURED, OUTPUTS, ROLES
 from headlight.runtime.bundle.manifest_fields import MANIFEST, Fields
+from headlight.runtime.bundle.pair_template import LONGEST_TEMPLATE, PairTemplate
 from headlight.runtime.bundle.prompts import LONGEST_PROMPT
 from headlight.runtime.values import Architecture
 from headlight.spec import ACTIVATIONS, POOLING_MODES
@@ -109,6 +110,7 @@ class Manifest:
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_prompt: str | None = None  # the name of one, for callers that name none
     include_prompt: bool = True  # whether the tokens of a prompt count in pooling
+    pair_template: PairTemplate | None = None  # None: pairs are read as the tokenizer does
     dimensions: tuple[int, ...] = ()  # widths that shortened vectors were trained for
     similarity: str | None = None  # one of SIMILARITIES; informative
     ranges: str | None = None  # file of the ranges of int8
@@ -234,6 +236,7 @@ class Manifest:
             prompts=prompts,
             default_prompt=top.one_of_or_null("default_prompt", prompts),
             include_prompt=top.take("include_prompt", bool),
+            pair_template=_pair_template(top),
             dimensions=top.counts("dimensions", architecture.pooled_dim),
             similarity=top.one_of_or_null("similarity", SIMILARITIES),
             ranges=top.text_or_null("ranges"),
@@ -332,6 +335,17 @@ def _prompts(fields: Fields) -> dict[str, str]:
             f"prompts have more than {MOST_PROMPT_CHARACTERS} characters together", MANIFEST
         )
     return prompts
+
+
+def _pair_template(top: Fields) -> PairTemplate | None:
+    if top.values.get("pair_template") is None:
+        return None
+    fields = top.child("pair_template")
+    parts = [fields.proses(name, LONGEST_TEMPLATE) for name in ("plain", "prompted")]
+    try:
+        return PairTemplate(*parts)
+    except ValueError as error:
+        raise BundleError(str(error), MANIFEST) from None
 
 
 def _files(fields: Fields) -> dict[str, FileEntry]:

@@ -108,6 +108,12 @@ class Fields:
             raise self._wrong(f"{name!a:.60}", value, f"a text of at most {most} characters")
         return value
 
+    def proses(self, name: str, most: int) -> tuple[str, ...]:
+        """Return a list of texts, as `prose` returns one."""
+        values = self.take(name, list)
+        listed = Fields({str(at): value for at, value in enumerate(values)}, f"{self.path}{name}.")
+        return tuple(listed.prose(at, most) for at in listed.values)
+
     def record(self, kind: type[R], counts: Mapping[str, int] = NO_COUNTS, least: float = 0) -> R:
         """Return a dataclass, each value read by the type of its field.
 

@@ -16,13 +16,18 @@ from headlight.spec import Truncate
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int]
-Truncation = Literal["refuse", "cut_end", "cut_start", "cut_second"]
+# A document is cut only by a template of pairs, which no request names.
+Truncation = Literal[
+    "refuse", "cut_end", "cut_start", "cut_second", "cut_document", "cut_document_start"
+]
 TRUNCATIONS: Mapping[Truncate, Truncation] = {
     "refuse": "refuse",
     "end": "cut_end",
     "start": "cut_start",
     "only_second": "cut_second",
 }
+SECOND_ALONE = ("cut_second", "cut_document", "cut_document_start")
+FROM_START = ("cut_start", "cut_document_start")
 
 
 def is_pair(value: Input) -> TypeGuard[tuple[str, str]]:
@@ -105,8 +110,8 @@ def truncate(
     """Return the tokens that are left: int64 [most], ascending.
 
     The longer text of a pair is cut until both are equally long, as in the tokenizers library
-    (`longest_first`); or the second alone (`only_second`). The library would tokenise the input
-    again.
+    (`longest_first`); or the second alone (`only_second`), which the document of a template is.
+    The library would tokenise the input again.
 
     Args:
         stays: bool [n], the tokens that are not cut.
@@ -127,7 +132,7 @@ def truncate(
         reason = Reason.NO_ROOM_BESIDE_PROMPT if prompt else Reason.NO_ROOM_BESIDE_SPECIAL
         raise InvalidInput("", reason, tokens=most - room, most=most)
     texts = [np.flatnonzero(~stays & ~second), np.flatnonzero(~stays & second)]
-    if truncation == "cut_second" and len(texts[1]):
+    if truncation in SECOND_ALONE and (len(texts[1]) or truncation != "cut_second"):
         if len(texts[0]) >= room:
             tokens = most - room + len(texts[0])
             raise InvalidInput("first", Reason.NO_ROOM_BESIDE_FIRST, tokens=tokens, most=most)
@@ -137,7 +142,7 @@ def truncate(
         other = min(len(texts[shorter]), room // 2)
     rooms = {shorter: other, 1 - shorter: room - other}
     left = [
-        own[len(own) - rooms[at] :] if truncation == "cut_start" else own[: rooms[at]]
+        own[len(own) - rooms[at] :] if truncation in FROM_START else own[: rooms[at]]
         for at, own in enumerate(texts)
     ]
     return np.sort(np.concatenate([np.flatnonzero(stays), *left]))

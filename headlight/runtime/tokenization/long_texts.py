@@ -15,13 +15,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import tokenizers
 
 from headlight.errors import InvalidInput, Reason
 from headlight.runtime.tokenization.input_checks import (
+    FROM_START,
+    SECOND_ALONE,
     Truncation,
     truncate,
 )
+from headlight.runtime.tokenization.pair_encoding import Encoding
 from headlight.runtime.tokenization.token_kinds import prompt_tokens
 from headlight.runtime.values import Ids, Tokenized
 
@@ -74,7 +76,7 @@ class LongTexts(NamedTuple):
         reach: characters before a cut that may belong to a special token which it splits.
     """
 
-    read: Callable[[Value], tokenizers.Encoding]
+    read: Callable[[Value], Encoding]
     max_length: int
     truncation: Truncation
     prompt: str
@@ -91,7 +93,7 @@ class LongTexts(NamedTuple):
         """
         texts = (value,) if isinstance(value, str) else value
         longer = max(range(len(texts)), key=lambda at: len(texts[at]))
-        if self.truncation == "cut_second":
+        if self.truncation in SECOND_ALONE:
             longer = len(texts) - 1
         whole = len(texts[longer])
         others = len(self.prompt) if isinstance(value, str) else len(texts[1 - longer])
@@ -105,14 +107,14 @@ class LongTexts(NamedTuple):
                 break
             size = min(2 * size, room)
         if room < whole:
-            at_start = self.truncation == "cut_start"
+            at_start = self.truncation in FROM_START
             reason = Reason.CUT_AT_START_UNKNOWN if at_start else Reason.CUT_AT_END_UNKNOWN
             raise InvalidInput("", reason, characters=others + whole, most=self.most or 0)
         return Part(value)
 
     def _cut(self, value: Value, at: int, size: int) -> Part:
         text = value if isinstance(value, str) else value[at]
-        from_end = self.truncation == "cut_start"
+        from_end = self.truncation in FROM_START
         kept = text[-size:] if from_end else text[:size]
         before = len(text) - size if from_end else 0
         if isinstance(value, str):
@@ -138,12 +140,12 @@ class LongTexts(NamedTuple):
         second = np.array([text == 1 for text in encoding.sequence_ids])
         own = ~stays & (second == bool(at))
         longer = 2 * int(own.sum()) > int((~stays).sum())
-        if not longer and self.truncation != "cut_second":
+        if not longer and self.truncation not in SECOND_ALONE:
             return False  # the other text of the pair may be the longer one
         kept = truncate(stays, second, self.max_length, self.truncation, prompt=bool(before))
         kept = kept[own[kept]]
         text = value if isinstance(value, str) else value[at]
-        if self.truncation != "cut_start":
+        if self.truncation not in FROM_START:
             return _ends_before(encoding, own, kept, before + _end_unchanged(text, self.reach))
         return _begins_behind(encoding, own, kept, before + _start_unchanged(text, self.reach))
 
@@ -185,14 +187,14 @@ def _start_unchanged(text: str, reach: int) -> int:
     return start
 
 
-def _ends_before(encoding: tokenizers.Encoding, own: Ids, kept: Ids, place: int) -> bool:
+def _ends_before(encoding: Encoding, own: Ids, kept: Ids, place: int) -> bool:
     """Return whether the kept tokens end before the pre-token of the character at a place."""
     words, offsets, tokens = encoding.word_ids, encoding.offsets, np.flatnonzero(own)
     beyond = next((at for at in tokens if offsets[at][1] > place), tokens[-1])
     return len(kept) > 0 and words[kept[-1]] < words[beyond]
 
 
-def _begins_behind(encoding: tokenizers.Encoding, own: Ids, kept: Ids, place: int) -> bool:
+def _begins_behind(encoding: Encoding, own: Ids, kept: Ids, place: int) -> bool:
     """Return whether the kept tokens begin behind the pre-token of the character at a place."""
     words, offsets, tokens = encoding.word_ids, encoding.offsets, np.flatnonzero(own)
     before = next((at for at in tokens[::-1] if offsets[at][0] <= place), tokens[0])

@@ -21,6 +21,7 @@ import tokenizers
 from tokenizers import pre_tokenizers
 
 from headlight.results import TokenList
+from headlight.runtime.tokenization.pair_encoding import Encoding
 from headlight.runtime.values import Ids, Marks
 from headlight.spec import SpecialTokens
 
@@ -47,7 +48,7 @@ class Spelled:
 
     def marks(
         self,
-        encoding: tokenizers.Encoding,
+        encoding: Encoding,
         value: str | tuple[str, str],
         special_tokens: SpecialTokens,
     ) -> tuple[bool, ...]:
@@ -142,7 +143,7 @@ def _any_of(texts: Collection[str]) -> str:
     return f"{re.escape(common)}(?:{'|'.join(_any_of(list(group)) for _, group in groups)})"
 
 
-def prompt_tokens(encoding: tokenizers.Encoding, characters: int) -> Marks:
+def prompt_tokens(encoding: Encoding, characters: int) -> Marks:
     """Return the tokens of a prompt of so many characters: bool [n].
 
     A token with characters of both prompt and text belongs to the text.
@@ -154,7 +155,7 @@ def prompt_tokens(encoding: tokenizers.Encoding, characters: int) -> Marks:
 
 
 def token_list(
-    encoding: tokenizers.Encoding,
+    encoding: Encoding,
     kept: Ids | None,
     special: Sequence[bool],
     of_prompt: Marks | None,
@@ -167,22 +168,25 @@ def token_list(
         kept: int64 [m], the tokens that are left; None: all.
         special: True for each special token.
         of_prompt: bool [n], the tokens of a prompt; None: there is none.
-        characters: length of the prompt; offsets are counted in the text after it.
+        characters: length of the prompt; offsets are counted in the text after it, which is the
+            first of a pair.
     """
+    texts = _at(encoding.sequence_ids, kept)
+    prompts = [0 if text else characters for text in texts]
     around, spans = _at(encoding.special_tokens_mask, kept), _at(encoding.offsets, kept)
     offsets = [(0, 0) if added else span for span, added in zip(spans, around, strict=True)]
     return TokenList(
         ids=tuple(_at(encoding.ids, kept)),
         pieces=tuple(_at(encoding.tokens, kept)),
-        starts=tuple(max(0, start - characters) for start, _ in offsets),
-        ends=tuple(max(0, end - characters) for _, end in offsets),
+        starts=tuple(max(0, start - n) for (start, _), n in zip(offsets, prompts, strict=True)),
+        ends=tuple(max(0, end - n) for (_, end), n in zip(offsets, prompts, strict=True)),
         special=tuple(_at(special, kept)),
-        segments=tuple(_texts(_at(encoding.sequence_ids, kept))),
+        segments=tuple(_texts(texts)),
         prompt=() if of_prompt is None else tuple(_at(of_prompt.tolist(), kept)),
     )
 
 
-def word_numbers(encoding: tokenizers.Encoding, kept: Ids | None) -> Ids:
+def word_numbers(encoding: Encoding, kept: Ids | None) -> Ids:
     """Return the number of each token's word: int64 [n]; every special token has its own."""
     belongs = zip(
         _at(encoding.sequence_ids, kept),

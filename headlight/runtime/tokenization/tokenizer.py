@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ import tokenizers
 from headlight.errors import BundleError, InvalidInput, Reason
 from headlight.runtime.bundle.file_contents import File
 from headlight.runtime.bundle.manifest import TokenizerLimit
+from headlight.runtime.bundle.pair_template import PairTemplate
 from headlight.runtime.tokenization.input_checks import Truncation, truncate
 from headlight.runtime.tokenization.long_texts import (
     CHARACTERS_PER_TOKEN,
@@ -20,6 +21,7 @@ from headlight.runtime.tokenization.long_texts import (
     Part,
     Value,
 )
+from headlight.runtime.tokenization.pair_encoding import Encoding, PairEncoding, PairReader
 from headlight.runtime.tokenization.token_kinds import (
     Spelled,
     as_plain_text,
@@ -34,6 +36,13 @@ from headlight.spec import EmptyTexts, SpecialTokens
 # A text of this length takes some 50 µs; releasing and reacquiring the GIL takes longer.
 SHORT_CHARACTERS = 512
 PARTS = ("first", "second")  # of a pair
+# A template's pairs are cut in their documents alone.
+OF_DOCUMENTS: Mapping[Truncation, Truncation] = {
+    "refuse": "refuse",
+    "cut_end": "cut_document",
+    "cut_second": "cut_document",
+    "cut_start": "cut_document_start",
+}
 
 
 class Tokenizer:
@@ -46,6 +55,8 @@ class Tokenizer:
         *,
         include_prompt: bool = True,
         segments: bool = True,
+        pair_template: PairTemplate | None = None,
+        prompts_pairs: bool = False,
     ) -> None:
         """Load the tokenizer.
 
@@ -54,6 +65,8 @@ class Tokenizer:
             max_length: tokens that truncation leaves, special ones included.
             include_prompt: True if the tokens of prompts count in pooling.
             segments: True if the model has segments; else they are read only for token details.
+            pair_template: of pairs; None: the tokenizer's own.
+            prompts_pairs: without a template, True if a prompt goes before a pair's first text.
 
         Raises:
             BundleError: the tokenizers library cannot read the file, or `max_length` leaves no room
@@ -88,6 +101,23 @@ class Tokenizer:
         self._include_prompt = include_prompt
         self._segments = segments
         self._prompt_ids = functools.lru_cache(maxsize=64)(self._count_prompt)
+        self._prompts_pairs = prompts_pairs
+        self._pairs: PairReader | None = None
+        if pair_template is not None:
+            self._pairs = PairReader(pair_template, self._spelled.spellings.values())
+            [empty] = self._read([("", "")], "parse", bare=False)
+            if len(empty) >= max_length - 1:
+                raise BundleError(
+                    f"puts {len(empty)} tokens of pair_template around a pair, "
+                    f"and the model takes {max_length}; allow more",
+                    path.name,
+                )
+
+    def takes_prompt(self, kind: str) -> bool:
+        """Return whether a prompt can go before an input: "text", "pair" or "ids"."""
+        if kind == "pair":
+            return self._prompts_pairs if self._pairs is None else self._pairs.takes_prompt
+        return kind == "text"
 
     def encode(
         self,
@@ -106,9 +136,10 @@ class Tokenizer:
 
         Args:
             text: the text, or the first of a pair.
-            second: the other text of a pair. Truncation cuts the longer one.
-            prompt: goes before a single text. Truncation keeps it, and offsets count the text
-                without it.
+            second: the other text of a pair. Truncation cuts the longer one; if the model has a
+                template of pairs, this one.
+            prompt: goes before a single text, or before the first of a pair if the model takes it
+                there. Truncation keeps it, and offsets count the text without it.
             truncation: the treatment of more than max_length tokens.
             limit: False to accept any length and never truncate.
             with_info: also return pieces and offsets.
@@ -155,8 +186,7 @@ class Tokenizer:
 
         Args:
             values: texts, and pairs of texts.
-            prompt, truncation, limit, with_info, special_tokens, empty_texts: see `encode`; pairs
-                have no prompt.
+            prompt, truncation, limit, with_info, special_tokens, empty_texts: see `encode`.
             most: characters of a truncated input that may be read; None: all.
 
         Yields:
@@ -179,9 +209,16 @@ class Tokenizer:
             self._reach,
         )
         for value in values:
-            part = texts.part(value) if self._is_long(value, prompt, most) else Part(value)
+            part = Part(value)
+            if self._is_long(value, prompt, most):
+                part = texts._replace(truncation=self._cut(value, truncation)).part(value)
             [found] = self._encode_each([part.value], *options, with_info=with_info)
             yield part.placed(found, value)
+
+    def _cut(self, value: Value, truncation: Truncation) -> Truncation:
+        """Return how an input is truncated."""
+        documents = self._pairs is not None and not isinstance(value, str)
+        return OF_DOCUMENTS[truncation] if documents else truncation
 
     def _is_long(self, value: Value, prompt: str, most: int | None) -> bool:
         """Return whether only a part of an input is read if it is truncated."""
@@ -201,44 +238,89 @@ class Tokenizer:
     ) -> Iterator[Tokenized]:
         """Yield the result for each input, read whole; `kept` None: of any length."""
         bare = not (prompt or with_info)  # without offsets, which are a quarter of the work
-        read = values
-        if prompt:
-            read = [prompt + value if isinstance(value, str) else value for value in values]
+        read = [self._prompted(value, prompt) for value in values] if prompt else values
         for value, whole, encoding in zip(
-            values, read, self._read(read, special_tokens, bare=bare), strict=True
+            values, read, self._read(read, special_tokens, bare=bare, prompt=prompt), strict=True
         ):
             parts = {"": value} if isinstance(value, str) else dict(zip(PARTS, value, strict=True))
             for field, part in parts.items():
                 if not part and empty_texts == "refuse":
                     raise InvalidInput(field, Reason.EMPTY_TEXT)
             special = self._spelled.marks(encoding, whole, special_tokens) if with_info else None
-            before = prompt if isinstance(value, str) else ""
-            yield self._tokenized(encoding, before, kept, special, special_tokens)
+            before = "" if whole is value else prompt
+            cut = None if kept is None else self._cut(value, kept)
+            yield self._tokenized(encoding, before, cut, special, special_tokens)
+
+    def _prompted(self, value: Value, prompt: str) -> Value:
+        """Return an input with a prompt before it, unless a template places the prompt."""
+        if isinstance(value, str):
+            return prompt + value
+        return (prompt + value[0], value[1]) if self._prompts_pairs else value
 
     def _read(
-        self, values: Sequence[str | tuple[str, str]], special_tokens: SpecialTokens, *, bare: bool
-    ) -> Iterable[tokenizers.Encoding]:
+        self,
+        values: Sequence[Value],
+        special_tokens: SpecialTokens,
+        *,
+        bare: bool,
+        prompt: str = "",
+    ) -> Iterable[Encoding]:
+        """Tokenise inputs with their prompts; `prompt` is for a template."""
         reader = self._readers[special_tokens]
+        if self._pairs is None:
+            return self._encodings(reader, values, bare=bare)
+        alike = itertools.groupby(values, key=lambda value: isinstance(value, str))
+        return itertools.chain.from_iterable(
+            self._encodings(reader, list(group), bare=bare)
+            if single
+            else self._templated(
+                [each for each in group if isinstance(each, tuple)], reader, prompt
+            )
+            for single, group in alike
+        )
+
+    def _templated(
+        self, pairs: Sequence[tuple[str, str]], reader: tokenizers.Tokenizer, prompt: str
+    ) -> list[PairEncoding]:
+        """Tokenise pairs by the template."""
+        assert self._pairs is not None
+        parse, plain = (
+            functools.partial(self._encodings, each, bare=False, around=False)
+            for each in (self._plain, reader)
+        )
+        return self._pairs.read(pairs, prompt, parse, None if reader is self._plain else plain)
+
+    def _encodings(
+        self,
+        reader: tokenizers.Tokenizer,
+        values: Sequence[Value],
+        *,
+        bare: bool,
+        around: bool = True,
+    ) -> Iterable[tokenizers.Encoding]:
+        """Tokenise inputs; `around`: with special tokens around them."""
         try:
             if (
                 len(values) == 1
                 and isinstance(values[0], str)
                 and len(values[0]) <= SHORT_CHARACTERS
             ):
-                return [reader.encode(values[0])]  # the only call that keeps other threads waiting
-            return (reader.encode_batch_fast if bare else reader.encode_batch)(values)
+                # The only call that keeps other threads waiting.
+                return [reader.encode(values[0], add_special_tokens=around)]
+            encode = reader.encode_batch_fast if bare else reader.encode_batch
+            return encode(values, add_special_tokens=around)
         except BaseException as error:
             if not is_panic(error):
                 raise
             if len(values) == 1:
                 raise InvalidInput("", Reason.BEYOND_PATTERNS) from None
         # Each input alone, to find the one at fault.
-        alone = (self._read([value], special_tokens, bare=bare) for value in values)
+        alone = (self._encodings(reader, [each], bare=bare, around=around) for each in values)
         return itertools.chain.from_iterable(alone)
 
     def _tokenized(
         self,
-        encoding: tokenizers.Encoding,
+        encoding: Encoding,
         prompt: str,
         truncation: Truncation | None,
         special: Sequence[bool] | None,
@@ -312,11 +394,13 @@ def open_tokenizer(
     segments: int,
     pairs: bool,
     include_prompt: bool = True,
+    pair_template: PairTemplate | None = None,
+    prompts_pairs: bool = False,
 ) -> Tokenizer:
     """Load a tokenizer.json for a model.
 
     Args:
-        path, max_length, include_prompt: see Tokenizer.
+        path, max_length, include_prompt, pair_template, prompts_pairs: see Tokenizer.
         vocabulary: number of ids that the model knows.
         segments: number of segments that the model knows; 0: none.
         pairs: True if the model takes pairs of texts.
@@ -326,7 +410,14 @@ def open_tokenizer(
             would index beyond the model's tables. Or the model takes no more tokens than the
             tokenizer puts around a text.
     """
-    tokenizer = Tokenizer(path, max_length, include_prompt=include_prompt, segments=bool(segments))
+    tokenizer = Tokenizer(
+        path,
+        max_length,
+        include_prompt=include_prompt,
+        segments=bool(segments),
+        pair_template=pair_template,
+        prompts_pairs=prompts_pairs,
+    )
     if tokenizer.ids > vocabulary:
         raise BundleError(
             f"has ids up to {tokenizer.ids - 1}; the model knows {vocabulary}", path.name

@@ -174,7 +174,7 @@ def _checked_size(
         raise not_taken(field, model.accepts)
     if not isinstance(value, str):
         with renamed({(): path_of(field)}):
-            prompt.check_kind("pairs" if kind == "pair" else kind)
+            model.runtime.check_prompt(prompt, kind)
     if isinstance(value, TokenIds):
         return len(value.ids)
     before = len(prompt.text) if isinstance(value, str) else 0

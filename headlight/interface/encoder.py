@@ -432,6 +432,8 @@ class Encoder(abc.ABC):
         self,
         texts: Iterable[Input] | str,
         *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         truncate: Truncate | None = None,
         special_tokens: SpecialTokens | None = None,
         empty_texts: EmptyTexts | None = None,
@@ -439,9 +441,10 @@ class Encoder(abc.ABC):
     ) -> list[Scores]:
         """Return scores and logits of each text or pair, or of each of its tokens, as arrays.
 
-        Arguments as in `encode`.
+        Arguments as in `encode`. The prompt of a pair goes before its first text, or where the
+        model's template of pairs has it, as an instruction.
         """
-        reading = _reading(None, None, truncate, special_tokens, priority, empty_texts)
+        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         return self._scores(texts, reading)
 
     def compare(

@@ -1,4 +1,4 @@
-"""Quality of a reduced precision: cosines, neighbours, independence of the batch."""
+"""Quality of a reduced precision: cosines, neighbours, order, independence of the batch."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from headlight.runtime.engine.batches import plan
 from headlight.runtime.parity.golden_inputs import distance
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Floats
+from headlight_export.precision.order import Order, compare_order
 from headlight_export.precision.sample_texts import Passages
 
 NEIGHBOURS = 10
@@ -37,17 +38,20 @@ class Quality:
         entry: the manifest's entry.
         max_error: by output, as in the rows of parity.json, but against fp32.
         attention_mean_error: of attention weights, the mean |Δ| over some of the texts.
+        order: of scores; None: the model gives no scores of texts.
     """
 
     entry: QualityEntry
     max_error: dict[str, float]
     attention_mean_error: float
+    order: Order | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry for parity.json."""
         return dataclasses.asdict(self.entry) | {
             "max_error": self.max_error,
             "attention_mean_error": self.attention_mean_error,
+            **({} if self.order is None else {"order": self.order._asdict()}),
         }
 
 
@@ -88,7 +92,8 @@ def broken(name: str, what: str) -> BrokenVariantError:
 
 
 def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
-    worst = dict.fromkeys(MEASURED, 0.0)
+    every = everything(exact.bundle.manifest.architecture)
+    worst = dict.fromkeys((name for name in MEASURED if name in every), 0.0)
     selection = Selection(tokens=True)
     rows: dict[Runtime, dict[int, Floats]] = {exact: {}, variant: {}}
     for batch in plan([len(item.ids) for item in texts.items], squared=False):
@@ -98,7 +103,6 @@ def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
             rows[runtime] |= {i: _pooled(result) for i, result in zip(batch, results, strict=True)}
     means = []
     for i in _spread(len(texts.items), WITH_ATTENTION):
-        every = everything(exact.bundle.manifest.architecture)
         expected, got = _run(exact, texts, [i], every), _run(variant, texts, [i], every)
         _widen(worst, expected, got)
         means.append(_attention_error(expected[0], got[0]))
@@ -120,7 +124,8 @@ def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
         ten_nearest_kept=_common_share(before, after),
         batch_drift=batch_drift(variant, texts, pooled[variant]),
     )
-    return Quality(entry, worst, float(np.mean(means)))
+    order = compare_order(exact, variant, texts)
+    return Quality(entry, worst, float(np.mean(means)), order)
 
 
 def vectors(runtime: Runtime, texts: Passages) -> Floats:
@@ -226,15 +231,19 @@ def table(rows: Sequence[Quality]) -> str:
         + ("" if first.real_text else "; neighbour figures do not apply to texts"),
         f"{'':<14}{'cosine mean':>12}{'1st pct':>10}{'least':>10}"
         f"{'nearest':>10}{'10 nearest':>12}{'with the batch':>16}"
-        f"{'attention: mean, largest':>26}",
+        f"{'attention: mean, largest':>26}"
+        + ("" if rows[0].order is None else f"{'order: tau, NDCG@10':>22}"),
     ]
     for quality in rows:
         e = quality.entry
         name = e.precision if e.provider == first.provider else f"{e.provider} {e.precision}"
         kept = f"{e.nearest_kept:>10.1%}{e.ten_nearest_kept:>12.1%}"
+        order = quality.order
+        ordered = "" if order is None else f"{order.kendall_tau:>12.4f}{order.ndcg_at_10:>10.4f}"
         lines.append(
             f"{name:<14}{e.cosine_mean:>12.6f}{e.cosine_p1:>10.6f}{e.cosine_min:>10.6f}"
             f"{kept}{e.batch_drift:>16.1e}"
             f"{quality.attention_mean_error:>17.1e}{quality.max_error['attention']:>9.1e}"
+            f"{ordered}"
         )
     return "\n".join(lines)

@@ -44,12 +44,14 @@ class Passages:
         real: False for random ids: then nothing is known of neighbours among texts.
         items: the texts.
         sha256: hex digest of the texts as read, one a line; empty for random ids.
+        texts: of the items; empty for random ids.
     """
 
     about: str
     real: bool
     items: tuple[Passage, ...]
     sha256: str = ""
+    texts: tuple[str, ...] = ()
 
     def described(self, use: str) -> TextSet:
         """Return the manifest's entry of these texts."""
@@ -93,18 +95,20 @@ def read(config: EncoderConfig, tokenizer: Path, texts: Sequence[str], about: st
         ValueError: there are fewer than FEWEST.
     """
     reader = Tokenizer(tokenizer, min(config.max_length, LONGEST))
-    by_digest: dict[bytes, Passage] = {}
+    by_digest: dict[bytes, tuple[Passage, str]] = {}
     for text in texts:
         read = reader.encode(text, truncation="cut_end", with_info=False)
         by_digest.setdefault(
-            read.ids.tobytes(), Passage(read.ids, read.segments if config.segments else None)
+            read.ids.tobytes(),
+            (Passage(read.ids, read.segments if config.segments else None), text),
         )
     if len(by_digest) < FEWEST:
         raise ValueError(
             f"{about} are {len(by_digest)} different texts; at least {FEWEST} are needed"
         )
     digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
-    return Passages(about, True, tuple(by_digest.values()), digest)
+    items, different = zip(*by_digest.values(), strict=True)
+    return Passages(about, True, items, digest, different)
 
 
 def calibration(config: EncoderConfig, tokenizer: Path, given: Sequence[str] | None) -> Passages:

@@ -15,7 +15,6 @@ import numpy as np
 from torch import Tensor, nn
 
 from headlight.errors import BundleError, EngineError
-from headlight.outputs.registry import MEASURED
 from headlight.runtime.bundle.manifest import Manifest, Tolerance
 from headlight.runtime.engine.batches import BATCH_TOKENS
 from headlight.runtime.parity.golden_inputs import distance, load_golden
@@ -195,7 +194,8 @@ def _judge(
     errors += quality.max_error.items()
     if precision == "fp16":
         errors += _on_a_device(reference, sample).items()
-    worst = {output: max(error for name, error in errors if name == output) for output in MEASURED}
+    outputs = quality.max_error.keys()
+    worst = {output: max(error for name, error in errors if name == output) for output in outputs}
     if not all(np.isfinite(list(worst.values()))):
         raise broken(name, "leaves the range of its numbers")
     least = exact.bundle.manifest.tolerance(exact.provider, exact.precision)
@@ -205,7 +205,7 @@ def _judge(
                 raise broken(
                     name, f"is off by {error:.2g} in {output}, tolerance {least.limits[output]:.2g}"
                 )
-        return quality, rows, {output: least.limits[output] for output in MEASURED}
+        return quality, rows, {output: least.limits[output] for output in outputs}
     return (
         quality,
         rows,
@@ -219,11 +219,11 @@ def _on_a_device(reference: Reference, sample: Passages) -> dict[str, float]:
     See `headlight_export.precision.variants`.
     """
     rounded = Reference(in_half(reference.encoder))
-    worst = dict.fromkeys(MEASURED, 0.0)
+    worst = dict[str, float]()
     for text in sample.items[:: max(1, len(sample.items) // 16)]:
         exact = reference.outputs(text.ids, text.segments)
         for name, value in rounded.outputs(text.ids, text.segments).items():
-            worst[name] = max(worst[name], distance(name, value, exact[name]))
+            worst[name] = max(worst.get(name, 0.0), distance(name, value, exact[name]))
     return worst
 
 

@@ -101,7 +101,7 @@ class Tokenizer:
         self._include_prompt = include_prompt
         self._segments = segments
         self._prompt_ids = functools.lru_cache(maxsize=64)(self._count_prompt)
-        self._prompts_pairs = prompts_pairs
+        self._prompts_pairs = prompts_pairs and pair_template is None
         self._pairs: PairReader | None = None
         if pair_template is not None:
             self._pairs = PairReader(pair_template, self._spelled.spellings.values())

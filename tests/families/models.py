@@ -60,6 +60,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "XLMRoberta",
         SIZES | {"pad_token_id": 1, "type_vocab_size": 1, "max_position_embeddings": 98},
     ),
+    "electra": ("Electra", SIZES | {"embedding_size": 20}),
     "distilbert": ("DistilBert", DISTILBERT),
     "distilbert-sinusoidal": (
         "DistilBert",

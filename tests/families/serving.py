@@ -96,7 +96,7 @@ def limits(theirs: Theirs, ids: Ids, segments: Ids | None = None) -> dict[str, f
         name: distance(name, getattr(ours, name), getattr(exact, name))
         for name in ("attention", "hidden", "tokens")
     }
-    return tolerances({"pooled": 0.0} | own)
+    return tolerances({"pooled": 0.0, "scores": 0.0} | own)
 
 
 def moved_by_mates(client: Client) -> float:

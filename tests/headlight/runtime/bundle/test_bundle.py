@@ -108,6 +108,18 @@ def test_broken_json_and_wrong_types_name_the_field(copy: Path) -> None:
         ({"labels": [1]}, "labels holds something that is not a string"),
         ({"graphs": []}, "outputs has pooled, which none of the graphs gives"),
         ({"dense_layers": 1}, "outputs has spans, which none of the graphs gives"),
+        (
+            {"pair_template": {"plain": ["a", "b"], "prompted": []}},
+            "pair_template must have 3 parts, or 4 around a prompt",
+        ),
+        (
+            {"pair_template": {"plain": ["a", 2, "c"], "prompted": []}},
+            "pair_template.plain.'1' is 2; expected a text of at most 16384 characters",
+        ),
+        (
+            {"pair_template": {"plain": ["a" * 9000] * 3, "prompted": []}},
+            "pair_template has more than 16384 characters",
+        ),
     ],
 )
 def test_a_format_task_or_output_that_cannot_be_served_is_refused(

@@ -114,7 +114,7 @@ def test_special_tokens_of_texts_are_plain_if_asked_and_the_templates_are_not(fi
 
 def test_many_inputs_are_read_as_each_alone(file: Path) -> None:
     tokenizer = opened(file)
-    values = [PAIR, "hello", ("a", "b"), ("hello", "word"), "1234"]
+    values: list[str | tuple[str, str]] = [PAIR, "hello", ("a", "b"), ("hello", "word"), "1234"]
     found = [each.ids.tolist() for each in tokenizer.encode_each(values)]
     alone = [next(tokenizer.encode_each([value])).ids.tolist() for value in values]
     assert found == alone

@@ -43,7 +43,8 @@ class Ranking(NamedTuple):
 
     async def respond(self, exchange: Exchange) -> Response:
         """Return the response, once the scores are computed."""
-        with renamed(pair_names(len(self.texts))):
+        names = pair_names(len(self.texts)) | {("prompt_text",): ("instruction",)}
+        with renamed(names):
             answer = await exchange.submit(self.request, JsonForm(self.model.limits))
         return await exchange.encoded(lambda: self._response(exchange, answer), len(exchange.body))
 
@@ -89,12 +90,16 @@ def decode(exchange: Exchange, body: dict[str, Any]) -> Ranking:
         top_n = optional(body, "top_n", int, Phrase.WHOLE_FROM_0)
         if top_n is not None and top_n < 0:
             raise InvalidInput("top_n", Reason.MUST_BE_OR_NULL, kind=Phrase.WHOLE_FROM_0)
-        if body.get("instruction"):  # of vLLM, for models with a template
+        instruction = optional(body, "instruction", str, Phrase.TEXT)  # of vLLM
+        template = model.runtime.bundle.manifest.pair_template
+        if instruction and (template is None or not template.prompted):
             raise InvalidInput("instruction", Reason.NOT_APPLIED)
         if body.get("rank_fields") not in (None, [], ["text"]):
             raise InvalidInput("rank_fields", Reason.NOT_APPLIED)
         pairs: list[Input] = [Pair(query, text) for text in texts]
-        request = Request(pairs, SCORES, model.key, truncation="cut_end")
+        request = Request(
+            pairs, SCORES, model.key, truncation="cut_end", prompt_text=instruction or None
+        )
         return Ranking(
             model,
             request,

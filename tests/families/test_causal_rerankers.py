@@ -12,6 +12,7 @@ from sentence_transformers import CrossEncoder
 
 from headlight.errors import InvalidInput
 from headlight.runtime import Runtime
+from headlight_export.folders.model_folder import Refused
 from headlight_export.folders.origin import read_origin
 from headlight_export.writer.bundle_writer import export_origin
 from tests.families.decoders import CHAT, LONGEST, TEXT, write_decoder
@@ -89,6 +90,25 @@ def test_a_decoder_scores_by_the_template_of_a_file(use: str, tmp_path: Path) ->
             assert ranked[at].logit == pytest.approx(score, abs=1e-5 * max(1.0, abs(score)))
         with pytest.raises(InvalidInput, match="query"):
             runtime.rerank("what is red? " * 30, ["mars"])
+
+
+def test_a_decoder_without_a_template_or_tokens_is_refused(tmp_path: Path) -> None:
+    write_decoder(tmp_path, "Qwen3", "CausalLM", values={"classifier_from_token": ["0", "1"]})
+    (template := tmp_path / "template").write_text(TEXT, encoding="utf-8")
+    with pytest.raises(Refused, match="if to rerank with --task rerank"):
+        read_origin(tmp_path)
+    with pytest.raises(Refused, match="--pair-template FILE"):
+        read_origin(tmp_path, task="rerank")
+    for tokens, problem in ((("nay",), "nay"), (("1", "0", "yes"), "one or two")):
+        with pytest.raises(Refused, match=problem):
+            read_origin(tmp_path, task="rerank", pair_template=template, score_tokens=tokens)
+    with pytest.raises(Refused, match="leave it out"):
+        read_origin(tmp_path, task="embed", pair_template=template)
+    rows = read_origin(tmp_path, task="rerank", pair_template=template)  # as vLLM names tokens
+    named = read_origin(tmp_path, task="rerank", pair_template=template, score_tokens=("1", "0"))
+    assert rows.score_tokens == named.score_tokens
+    vectors = read_origin(tmp_path, task="embed").encoder
+    assert vectors.config.score_head is None
 
 
 def test_a_prompt_goes_before_the_query_as_in_cross_encoder(tmp_path: Path) -> None:

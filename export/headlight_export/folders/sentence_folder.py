@@ -117,7 +117,8 @@ def _read_scorer(folder: Path) -> Recipe:
     Without modules.json the folder is the Transformer itself.
     """
     settings = _settings(folder / SETTINGS)
-    transformer, limits, tokens, chat = folder, dict[str, Any](), (), None
+    transformer, limits, chat = folder, dict[str, Any](), None
+    tokens: tuple[int, ...] = ()
     if (folder / MODULES).is_file():
         modules = _modules(folder, SCORING, SCORING_ORDER)
         if [kind for kind, _ in modules] not in (["Transformer"], [*SCORING]):

@@ -199,7 +199,7 @@ def read_score_tokens(folder: Path) -> tuple[int, ...]:
     config = read_object(path)
     if config.get("module_input_name") not in (None, "causal_logits"):
         raise Refused(f"{path}: module_input_name cannot be served; only causal_logits can")
-    tokens = [config.get("true_token_id"), config.get("false_token_id")]
+    tokens: list[Any] = [config.get("true_token_id"), config.get("false_token_id")]
     found = tokens if tokens[1] is not None else tokens[:1]
     if not all(type(token) is int and token >= 0 for token in found):
         raise Refused(f"{path}: true_token_id and false_token_id are {tokens}; expected ids")

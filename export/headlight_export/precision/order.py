@@ -53,8 +53,10 @@ def compare_order(exact: Runtime, variant: Runtime, texts: Passages) -> Order | 
 
 def agreement(exact: Floats, other: Floats) -> Order:
     """Return how the order of lists agrees with that of others: float32 [lists, items], twice."""
+    lists, items = exact.shape
     return Order(
-        *exact.shape,
+        lists,
+        items,
         float(np.mean([_kendall(*pair) for pair in zip(exact, other, strict=True)])),
         float(np.mean([_ndcg(*pair) for pair in zip(exact, other, strict=True)])),
     )

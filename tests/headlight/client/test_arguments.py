@@ -280,5 +280,7 @@ async def test_clients_cannot_be_pickled_or_copied(target: str) -> None:
 
 
 def test_a_choice_of_another_type_is_shown(client: Client) -> None:
-    with pytest.raises(InvalidInput, match=r'None, "refuse" or "end" or "start" or "only_second", not True$'):
+    with pytest.raises(
+        InvalidInput, match=r'None, "refuse" or "end" or "start" or "only_second", not True$'
+    ):
         client.encode(["one"], truncate=True)  # type: ignore[arg-type] # what callers write

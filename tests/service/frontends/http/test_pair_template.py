@@ -13,8 +13,9 @@ from tests.factory import with_options
 from tests.service.frontends.http.http_service import HttpService, http_service
 
 TEMPLATE = {"plain": ["q ", " d ", " end"], "prompted": ["do ", " q ", " d ", " end"]}
-BODY = {"query": "red", "documents": ["red", "a planet", "x" * 60, "green"], "raw_scores": True}
-PAIRS = [("red", document) for document in BODY["documents"]]
+DOCUMENTS = ["red", "a planet", "x" * 60, "green"]
+BODY = {"query": "red", "documents": DOCUMENTS, "raw_scores": True}
+PAIRS = [("red", document) for document in DOCUMENTS]
 
 
 @pytest.fixture(scope="module")

@@ -213,7 +213,8 @@ def _score_tokens(
     if tokenizer is None:
         raise Refused(f"without a tokenizer, the tokens {', '.join(names)} have no ids")
     vocabulary = tokenizers.Tokenizer.from_str(tokenizer)
-    found = [id_ for name in names if (id_ := vocabulary.token_to_id(name)) is not None]
+    known = map(vocabulary.token_to_id, names)
+    found = [number for number in known if number is not None]
     if not 1 <= len(names) <= 2 or len(found) != len(names):
         raise Refused(
             f"the scores are those of the tokens {', '.join(map(printable, names))}, which must be "

@@ -6,6 +6,9 @@ Plain data: no threads, no clock (`now` is passed in).
     bulk         embed  attend    if nothing interactive waits,     about `bulk_seconds` of work
                                   and every BULK_TURN-th batch
 
+Several models have their fair shares of each priority; see
+`headlight_service.core.scheduler.fair_shares`. Oldest head first holds within one model.
+
 An interactive batch does not wait for a running bulk batch, but shares the processor with it. A
 bulk batch is therefore kept short. Batches are of one priority: bulk items in an interactive batch
 would lengthen its wait by their work. They cost no less there than in a batch of their own.
@@ -19,6 +22,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from headlight.spec import PRIORITIES, Priority
 from headlight_service.core.scheduler.bulk_batch_size import BulkBatchSize
+from headlight_service.core.scheduler.fair_shares import FairShares
 from headlight_service.core.scheduler.lanes import Batch, BatchLimit, Entry, Lane, LaneKey
 
 T = TypeVar("T")
@@ -47,20 +51,21 @@ class ExecutionSlots:
     twice as long during a flood of bulk.
 
     Attributes:
+        count: batches of a priority that may run at once.
         hold_bulk: whether bulk may begin only in its turn. No two batches are exclusive at once.
         running: number of running batches.
     """
 
     def __init__(self, count: int) -> None:
         """Start with all slots idle; so many batches of a priority may run at once."""
-        self._count = count
+        self.count = count
         self._running: dict[Priority, int] = {"interactive": 0, "bulk": 0}
         self.running = 0
         self.hold_bulk = False
 
     def idle(self, priority: Priority) -> int:
         """Return the number of batches of a priority that could begin."""
-        free = self._count - self._running["interactive"]
+        free = self.count - self._running["interactive"]
         return free if priority == "interactive" else max(0, free - self._running["bulk"])
 
     def begin(self, priority: Priority, interactive: int, can_be_wide: bool) -> TakenSlot:
@@ -109,16 +114,18 @@ class LaneSet(Generic[T]):
         self._bulk_seconds = bulk_seconds
         self._lanes: dict[Priority, dict[LaneKey, Lane[T]]] = {each: {} for each in PRIORITIES}
         self._bulk_sizes = dict[LaneKey, BulkBatchSize]()
+        self._shares: dict[Priority, FairShares] = {each: FairShares() for each in PRIORITIES}
         self._overtaken = 0  # interactive batches in a row while bulk waited
         self.waiting: dict[Priority, int] = dict.fromkeys(PRIORITIES, 0)
         for key, limit in (limits or {}).items():
             self.open(key, limit)
 
-    def open(self, key: LaneKey, limit: BatchLimit) -> None:
-        """Add a lane of each priority, with a batch limit."""
+    def open(self, key: LaneKey, limit: BatchLimit, weight: float = 1.0) -> None:
+        """Add a lane of each priority, with a batch limit and the weight of its model."""
         self.limits[key], self._bulk_sizes[key] = limit, BulkBatchSize()
-        for lanes in self._lanes.values():
+        for priority, lanes in self._lanes.items():
             lanes[key] = Lane()
+            self._shares[priority].open(key.model, weight)
 
     def close(self, model: str) -> None:
         """Drop the lanes of a model. They must be empty."""
@@ -126,18 +133,31 @@ class LaneSet(Generic[T]):
             del self.limits[key], self._bulk_sizes[key]
             for lanes in self._lanes.values():
                 del lanes[key]
+        for shares in self._shares.values():
+            shares.close(model)
 
     def add(self, *entries: Entry[T]) -> None:
         """Queue an item in its lane, or all items of one request, the longest first."""
         first = entries[0]
         self._lanes[first.priority][first.lane].add(*entries)
-        self.waiting[first.priority] += len(entries)
+        self._count(first.priority, first.lane, len(entries))
 
     def discard(self, entry: Entry[T]) -> bool:
         """Remove an item, and return whether it was waiting."""
         found = self._lanes[entry.priority][entry.lane].discard(entry)
-        self.waiting[entry.priority] -= found
+        if found:
+            self._count(entry.priority, entry.lane, -1)
         return found
+
+    def _count(self, priority: Priority, key: LaneKey, items: int) -> None:
+        self.waiting[priority] += items
+        self._shares[priority].wait(key.model, items)
+
+    def ended(self, batch: Batch[T], seconds: float) -> None:
+        """Charge a batch to its model's share: it had a slot for so many seconds."""
+        first = batch.entries[0]
+        shares = self._shares[first.priority]
+        shares.end(first.lane.model, batch.padded, seconds, batch.charged)
 
     def ran(self, batch: Batch[T], seconds: float) -> None:
         """Learn the CPU time of a bulk batch.
@@ -189,13 +209,17 @@ class LaneSet(Generic[T]):
         if (parts := min(unused, lane.waiting // LEAST_SPLIT_TOKENS)) > 1:
             limit = limit.within(math.ceil(lane.waiting / parts))
         batch = lane.take(now, limit)
-        self.waiting[priority] -= len(batch.entries) + len(batch.expired)
+        self._count(priority, key, -len(batch.entries) - len(batch.expired))
         if batch.entries:
+            batch.charged = self._shares[priority].begin(key.model, batch.padded)
             overtakes = priority == "interactive" and self.waiting["bulk"]
             self._overtaken = self._overtaken + 1 if overtakes else 0
         return batch
 
     def _next(self, priority: Priority) -> tuple[LaneKey, Lane[T]]:
-        """Return the lane, of those with items, whose next batch begins with the oldest item."""
+        """Return the lane with the oldest item, of the model whose turn it is."""
         found = [each for each in self._lanes[priority].items() if each[1].count]
-        return found[0] if len(found) == 1 else min(found, key=lambda each: each[1].oldest.arrived)
+        if len(found) == 1:
+            return found[0]
+        virtual = self._shares[priority].virtual
+        return min(found, key=lambda each: (virtual(each[0].model), each[1].oldest.arrived))

@@ -97,6 +97,7 @@ class Batch(Generic[T]):
     Attributes:
         entries: items to run together, the oldest first.
         expired: items whose deadline had passed.
+        charged: slot seconds that its model's share was charged when it began.
     """
 
     entries: list[Entry[T]] = dataclasses.field(default_factory=list)
@@ -104,6 +105,7 @@ class Batch(Generic[T]):
     longest: int = 0  # tokens that each item is padded to
     sizes: int = 0  # tokens that the items would take alone
     total: int = 0  # tokens, padding excluded
+    charged: float = 0.0
 
     @property
     def padded(self) -> int:

@@ -86,19 +86,26 @@ class Scheduler:
         self._called = False  # a thread was woken for interactive, and has taken nothing yet
         self._closed = False
 
-    def add(self, model: str, engine: EngineFunctions, limits: Mapping[Role, BatchLimit]) -> None:
+    def add(
+        self,
+        model: str,
+        engine: EngineFunctions,
+        limits: Mapping[Role, BatchLimit],
+        weight: float = 1.0,
+    ) -> None:
         """Serve one more engine.
 
         Args:
             model: key of its requests, unique in the process.
             engine: its functions.
             limits: batch limit of each role that it has.
+            weight: its share of the slots, beside those of other engines with waiting items.
         """
         with self.lock:
             self._engines[model] = ServedEngine(engine, Stopwatch(self._clock, engine.worked))
             self._health.add(model, engine)
             for role, limit in limits.items():
-                self._queue.open(LaneKey(model, role), limit)
+                self._queue.open(LaneKey(model, role), limit, weight)
 
     def remove(self, model: str, when_gone: Callable[[], object]) -> None:
         """Give up an engine once its requests and its batches have ended.
@@ -273,6 +280,8 @@ class Scheduler:
             span.end(failed=isinstance(outcomes, Exception))
         with self.lock:
             running.members.ended()
+            slots = self._slots.count if running.slot.wide else 1
+            self._queue.ended(running.batch, slots * (self._clock() - begun_at.at))
             if self._health.lost and isinstance(outcomes, list | DeviceLost):
                 # Results computed while the device was lost are not trusted. Only the first batch
                 # to lose it gets that error: a retry of it would break the next replica, too.

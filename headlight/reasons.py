@@ -459,6 +459,10 @@ Reason = enum.Enum(
             "the queue is full for bulk ({held} of {limit} tokens, {tokens} asked for); "
             "{WAIT_OR_ANOTHER}"
         ),
+        "QUEUE_FULL_FOR_MODEL": (
+            "the model's part of the queue is full ({held} of {limit} tokens, {tokens} asked for); "
+            "{WAIT_OR_ANOTHER}"
+        ),
         "OTHERS_WAIT": (
             "other requests wait for the queue ({held} of {limit} tokens, {tokens} asked "
             "for); {WAIT_OR_ANOTHER}"

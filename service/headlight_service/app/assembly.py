@@ -192,7 +192,7 @@ def assemble(
         tracing: makes spans of the batches.
     """
     manifest, own = runtime.bundle.manifest, metrics.of(runtime.bundle.manifest.name)
-    estimate = WaitEstimate(executor.slots)
+    estimate = WaitEstimate(executor.slots, config.weight)
     model = ServedModel(
         runtime,
         limits(config, manifest),

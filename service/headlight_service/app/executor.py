@@ -71,7 +71,7 @@ class Executor:
             self.models.append(model)
             self.admission.estimates.append(model.estimate)
             self._resize()
-            self.scheduler.add(model.key, engine, limits)
+            self.scheduler.add(model.key, engine, limits, model.estimate.weight)
 
     def drop(self, model: ServedModel) -> None:
         """Give the memory of a retired model back, once its last request has ended. It waits."""
@@ -106,6 +106,7 @@ def fit(admission: Admission, config: Config, models: Sequence[Limits]) -> None:
         # Bulk may fill the queue except a reserve.
         bulk_tokens=max(queue - queue // RESERVE, largest),
         output_bytes=max([output_limit(config, each) for each in streams], default=0),
+        largest=largest,
     )
 
 

@@ -443,6 +443,11 @@ class BatchOptions:
         ),
         metavar="TOKENS",
     )
+    weight: float = option(
+        1.0,
+        between(0.01, 100),
+        "share of the CPUs beside other models with work; set it for a model in --models",
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

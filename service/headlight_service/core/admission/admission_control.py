@@ -16,7 +16,13 @@ from headlight.errors import DeadlineExceeded, HeadlightError, Reason
 from headlight.spec import Priority
 from headlight_service.core.admission.estimates import Expected, WaitEstimate
 from headlight_service.core.admission.shed_error import Shed, Shortage
-from headlight_service.core.admission.waiting_list import Fitting, Smaller, WaitingList, Wanted
+from headlight_service.core.admission.waiting_list import (
+    Fitting,
+    Lack,
+    Smaller,
+    WaitingList,
+    Wanted,
+)
 
 SHORTEST_RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 30.0
@@ -116,19 +122,54 @@ class Admission:
         self._begins_at_once = begins_at_once
         self._waiting = WaitingList()
 
-    def resize(self, *, tokens: int, bulk_tokens: int, output_bytes: int) -> None:
-        """Change limits that depend on the models. Takes the lock."""
+    def resize(self, *, tokens: int, bulk_tokens: int, output_bytes: int, largest: int = 0) -> None:
+        """Change limits that depend on the models. Takes the lock.
+
+        Half of the queue is reserved for the models, by their weights, and so is half of bulk's
+        part. The rest is for all. Less is reserved if the largest request would not fit otherwise.
+
+        Args:
+            tokens, bulk_tokens: see `__init__`; no less than `largest`.
+            output_bytes: bytes of all results at once.
+            largest: tokens of the largest request of any model.
+        """
         with self.lock:
             self.tokens.limit, self.bulk.limit = tokens, bulk_tokens
             self.outputs.limit = output_bytes
+            self._waiting.lower_answers(largest_output(output_bytes))
+            weights = sum([each.weight for each in self.estimates])
+            for part, pool in self._pools.items():
+                reserved = min(pool.limit // 2, pool.limit - largest)
+                for each in self.estimates:
+                    each.reserved[part] = int(reserved * each.weight / weights)
             self._admit_waiting()
 
     def seconds_before(self, priority: Priority) -> float:
-        """Return the seconds of admitted work that a new request waits for.
+        """Return the seconds of all admitted work that goes before a new request of a priority.
 
         It is the sum over the models, each at its own rate; 0 before any batch has given a rate.
         """
         return sum([each.seconds_before(priority) for each in self.estimates])
+
+    def _wait(self, estimate: WaitEstimate, seconds: float, priority: Priority) -> float:
+        """Return the seconds of admitted work that a new request of a model waits for.
+
+        Of other models, it is what their fair shares allow until the request is done, and one batch
+        more. Bulk waits for all that is interactive.
+
+        Args:
+            estimate: of its model.
+            seconds: the request's own work.
+            priority: the request's.
+        """
+        before = estimate.seconds_before(priority)
+        share = (before + seconds) / estimate.weight
+        for other in self.estimates:
+            if other is not estimate:
+                first = other.seconds_before("interactive") if priority == "bulk" else 0.0
+                beside = other.seconds_before(priority) - first
+                before += first + min(beside, share * other.weight + other.batch_seconds)
+        return before
 
     @property
     def room(self) -> int:
@@ -210,18 +251,21 @@ class Admission:
         Raises:
             Shed: the queue is full, or requests of the same or a higher priority wait for it.
         """
-        pool = self._pools[held_as or priority]
-        if tokens > pool.free or (self._waiting.count and self._waiting.blocks(priority)):
-            raise self._full(estimate, tokens, held_as or priority)
-        pool.take(tokens)
-        estimate.queued[held_as or priority] += tokens
+        part = held_as or priority
+        blocked = self._waiting.count and self._waiting.blocks(
+            estimate, priority, may_overtake=tokens <= estimate.unused(part)
+        )
+        if blocked or tokens > self._free(estimate, part):
+            raise self._full(estimate, tokens, part)
+        self._pools[part].take(tokens)
+        estimate.queued[part] += tokens
 
     def await_room(self, wanted: Wanted) -> bool:
         """Take the tokens and answer bytes of a request now, and return True.
 
         Else it takes them once there is room for both, in the order of the waiting list.
         """
-        if not wanted.tokens and self._fits(wanted):  # it needs no queue
+        if not wanted.tokens and wanted.answer_bytes <= self.room:  # it needs no queue
             self._take(wanted)
             return True
         self._waiting.add(wanted)
@@ -255,7 +299,7 @@ class Admission:
 
     def _admit_waiting(self, new: Wanted | None = None) -> bool:
         """Admit all that fit, and return whether `new` is among them; it is not called back."""
-        while self._waiting.count and (first := self._waiting.next(self._fits)) is not None:
+        while self._waiting.count and (first := self._waiting.next(self._lacks)) is not None:
             self._waiting.remove(first)
             self._take(first)
             if first is new:
@@ -263,9 +307,23 @@ class Admission:
             first.admitted()
         return False
 
-    def _fits(self, wanted: Wanted) -> bool:
-        pool = self._pools[wanted.held_as or wanted.priority]
-        return wanted.tokens <= pool.free and wanted.answer_bytes <= self.room
+    def _lacks(self, wanted: Wanted, may_take_shared: bool) -> Lack | None:
+        """Return what a request has no room for; None: it fits."""
+        part, estimate = wanted.held_as or wanted.priority, wanted.estimate
+        within = wanted.tokens <= estimate.unused(part)
+        if not (within or may_take_shared) or wanted.tokens > self._free(estimate, part):
+            return "tokens"
+        return None if wanted.answer_bytes <= self.room else "answer"
+
+    def _free(self, estimate: WaitEstimate, part: Priority) -> int:
+        """Return the tokens that a model may take of a part of the queue: all but others' own."""
+        pools = ("bulk", "interactive") if part == "bulk" else ("interactive",)
+        free = []
+        for each in pools:
+            pool = self._pools[each]
+            own = sum([other.unused(each) for other in self.estimates if other is not estimate])
+            free.append(pool.limit - pool.held - own)
+        return min(free)
 
     def _take(self, wanted: Wanted) -> None:
         held_as = wanted.held_as or wanted.priority
@@ -281,14 +339,18 @@ class Admission:
             full, reason = self.bulk, Reason.QUEUE_FULL_FOR_BULK
         else:
             full, reason = self.tokens, Reason.QUEUE_FULL
-        if tokens <= pool.free:
+        held, limit, free = full.held, full.limit, self._free(estimate, priority)
+        if tokens <= free:
             reason = Reason.OTHERS_WAIT
+        elif tokens <= pool.free:
+            reason, held = Reason.QUEUE_FULL_FOR_MODEL, estimate.held(priority)
+            limit = held + max(0, free)
         return Shed(
             reason,
             Shortage.QUEUE_TOKENS,
             self._retry_seconds(estimate.seconds(tokens)),
-            held=full.held,
-            limit=full.limit,
+            held=held,
+            limit=limit,
             tokens=tokens,
         )
 
@@ -351,8 +413,8 @@ class Admission:
         # Work that begins at once is tried despite any estimate, so that the rate is learnt.
         if self._begins_at_once is not None and self._begins_at_once(priority):
             return None
-        before = self.seconds_before(priority)
-        expected = Expected(before, estimate.seconds(tokens), remaining_seconds)
+        own = estimate.seconds(tokens)
+        expected = Expected(self._wait(estimate, own, priority), own, remaining_seconds)
         wait = estimate.latest(expected, priority)
         if wait > remaining_seconds:
             raise Shed(

@@ -48,23 +48,36 @@ class WaitEstimate:
     """The queued work of one model, and the estimate of how long it takes.
 
     Attributes:
+        weight: its share of the slots and of the queue, beside other models with work.
         queued: its tokens that are queued or running, by the part of the queue that they count for.
+        reserved: tokens of the queue that other models cannot take, and those of them for bulk.
         committed: tokens of its admitted requests that are not queued yet, about.
     """
 
-    def __init__(self, streams: int) -> None:
+    def __init__(self, streams: int, weight: float = 1.0) -> None:
         """Start without a rate.
 
         Args:
             streams: number of workers: batches that share the CPUs without slowing one another.
+            weight: see the attribute.
         """
+        self.weight = weight
         self.queued: dict[Priority, int] = dict.fromkeys(PRIORITIES, 0)
+        self.reserved: dict[Priority, int] = dict.fromkeys(PRIORITIES, 0)
         self.committed = 0
         self._streams = streams
         self._recent_tokens = 0.0
         self._recent_seconds = 0.0
         self._recent_batches = 0.0
         self._excess: dict[Priority, float] = dict.fromkeys(PRIORITIES, 1.0)
+
+    def held(self, part: Priority) -> int:
+        """Return its tokens in a part of the queue: in bulk's, or in the whole."""
+        return self.queued["bulk"] if part == "bulk" else sum(self.queued.values())
+
+    def unused(self, part: Priority) -> int:
+        """Return the reserved tokens of a part of the queue that are free."""
+        return max(0, self.reserved[part] - self.held(part))
 
     def seconds(self, tokens: float) -> float:
         """Return the seconds that so many tokens take on all slots; 0: no rate is known."""
@@ -73,6 +86,11 @@ class WaitEstimate:
             if self._recent_tokens
             else 0.0
         )
+
+    @property
+    def batch_seconds(self) -> float:
+        """Seconds of one of its last batches; 0: none has run."""
+        return self._recent_seconds / self._recent_batches if self._recent_batches else 0.0
 
     def seconds_before(self, priority: Priority) -> float:
         """Return the seconds of its work that a new request of a priority waits for."""
@@ -104,8 +122,7 @@ class WaitEstimate:
             seconds: until its answer or its cancellation.
             answered: whether it was answered; from a cancelled request, only a late wait is learnt.
         """
-        batch = self._recent_seconds / self._recent_batches if self._recent_batches else 0.0
-        worth = expected.before >= max(WORTH * expected.remaining, BATCHES * batch)
+        worth = expected.before >= max(WORTH * expected.remaining, BATCHES * self.batch_seconds)
         late = seconds > self.latest(expected, priority)
         if worth and expected.remaining > 0 and (late or answered):
             excess = self._excess[priority] + STEP * (late - LATE)

@@ -214,7 +214,7 @@ class RequestBudget:
 
         def go_on() -> None:
             self._waiting = None
-            self._hold(tokens, answer_bytes)
+            self._hold(tokens, wanted.answer_bytes)
             admitted()
 
         priority = CONTINUED_AS if begun else self._priority

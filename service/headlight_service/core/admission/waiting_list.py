@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from headlight.refusals import Argument
-from headlight.spec import Priority
+from headlight.spec import PRIORITIES, Priority
 from headlight_service.core.admission.estimates import WaitEstimate
 
 # The field that asks for most of an answer, and a smaller choice; see `Prepared.what_fits`.
 Fitting = tuple[str, Mapping[str, Argument]]
 Smaller = Callable[[int], Fitting]
+Lack = Literal["tokens", "answer"]  # what a request has no room for
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -39,13 +42,18 @@ class Wanted:
     held_as: Priority | None = None
 
 
+# The requests of each model, with their numbers in the order of arrival.
+_Queues = dict[WaitEstimate, dict[Wanted, int]]
+
+
 class WaitingList:
     """Requests in the order in which they are admitted. Every method needs the queue's lock.
 
     Interactive requests go first, and each priority in its order. A request that does not fit yet
-    blocks those behind it, except interactive ones behind a bulk one. Parts of requests that have
-    begun wait as bulk, but go before the others: these requests hold answer bytes that the others
-    may wait for.
+    blocks those behind it, except interactive ones behind a bulk one, and except those of other
+    models that fit into the tokens reserved for their model. Parts of requests that have begun wait
+    as bulk, but go before the others: these requests hold answer bytes that the others may wait
+    for.
 
     Attributes:
         count: requests that wait.
@@ -53,7 +61,8 @@ class WaitingList:
 
     def __init__(self) -> None:
         self.count = 0
-        self._waiting: dict[tuple[bool, Priority], dict[Wanted, None]] = {
+        self._arrivals = itertools.count()
+        self._waiting: dict[tuple[bool, Priority], _Queues] = {
             (True, "bulk"): {},
             (False, "interactive"): {},
             (False, "bulk"): {},
@@ -61,33 +70,68 @@ class WaitingList:
 
     def add(self, wanted: Wanted) -> None:
         """Let a request wait behind those of its kind."""
-        self._waiting[wanted.begun, wanted.priority][wanted] = None
+        queues = self._waiting[wanted.begun, wanted.priority]
+        queues.setdefault(wanted.estimate, {})[wanted] = next(self._arrivals)
         self.count += 1
 
     def remove(self, wanted: Wanted) -> None:
         """Let a request wait no longer, if it does."""
-        waiting = self._waiting[wanted.begun, wanted.priority]
-        if wanted in waiting:
-            del waiting[wanted]
+        queues = self._waiting[wanted.begun, wanted.priority]
+        queue = queues.get(wanted.estimate, {})
+        if wanted in queue:
+            del queue[wanted]
             self.count -= 1
+            if not queue:
+                del queues[wanted.estimate]
 
-    def blocks(self, priority: Priority) -> bool:
-        """Return whether a new request of this priority would overtake one that waits."""
+    def lower_answers(self, largest: int) -> None:
+        """Let requests wait for so many bytes of their answers at most: no more is ever free."""
+        for queues in self._waiting.values():
+            for queue in queues.values():
+                for wanted in queue:
+                    wanted.answer_bytes = min(wanted.answer_bytes, largest)
+
+    def blocks(self, model: WaitEstimate, priority: Priority, *, may_overtake: bool) -> bool:
+        """Return whether a new request would overtake one that waits.
+
+        Args:
+            model: the request's.
+            priority: the request's.
+            may_overtake: whether it may overtake requests of other models.
+        """
         return any(
-            waiting and (priority == "bulk" or other == "interactive")
-            for (_, other), waiting in self._waiting.items()
+            (model in queues if may_overtake else queues)
+            and (priority == "bulk" or other == "interactive")
+            for (_, other), queues in self._waiting.items()
         )
 
-    def next(self, fits: Callable[[Wanted], bool]) -> Wanted | None:
-        """Return the next request to admit; None: the first ones do not fit yet."""
-        bulk_is_blocked = False
-        for (_, priority), waiting in self._waiting.items():
-            if not waiting or (bulk_is_blocked and priority == "bulk"):
-                continue
-            first = next(iter(waiting))
-            if fits(first):
-                return first
-            if priority == "interactive":
-                return None
-            bulk_is_blocked = True
+    def next(self, lacks: Callable[[Wanted, bool], Lack | None]) -> Wanted | None:
+        """Return the next request to admit; None: the first ones do not fit yet.
+
+        Args:
+            lacks: returns what a request has no room for. Its second argument is whether the
+                request may take tokens that are not reserved for its model.
+        """
+        blocked: dict[Priority, set[WaitEstimate]] = {each: set() for each in PRIORITIES}
+        answers_are_full = False
+        for (_, priority), queues in self._waiting.items():
+            for model, first in _heads(queues):
+                ahead = blocked[priority]
+                if model in ahead or (answers_are_full and priority == "bulk"):
+                    continue
+                lack = lacks(first, not ahead)
+                if lack is None:
+                    return first
+                if lack == "answer" and priority == "interactive":
+                    return None
+                answers_are_full = answers_are_full or lack == "answer"
+                for each in PRIORITIES if priority == "interactive" else ("bulk",):
+                    blocked[each].add(model)
         return None
+
+
+def _heads(queues: _Queues) -> list[tuple[WaitEstimate, Wanted]]:
+    """Return the first request of each model, in the order in which they came."""
+    heads = [(next(iter(queue.items())), model) for model, queue in queues.items()]
+    heads.sort(key=lambda each: each[0][1])
+    return [(model, wanted) for (wanted, _), model in heads]

@@ -1,9 +1,9 @@
 """Fair shares: whose batch is next if several models have items of one priority.
 
 Start-time fair queueing (Goyal, Vin and Cheng, 1996) of slot time. The model with the least virtual
-time goes first. Its batch adds the slot's seconds, divided by the model's weight. They are estimated
-when the batch begins and corrected when it ends. A model that had nothing waiting starts at the
-current virtual time, so it has no credit for its idle time.
+time goes first. Its batch adds the seconds of its slot, divided by the model's weight. They are
+estimated when the batch begins and corrected when it ends. A model that had nothing waiting starts
+at the current virtual time, so idle time gives no credit.
 
 Plain data: no threads, no clock.
 """

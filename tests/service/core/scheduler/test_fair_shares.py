@@ -1,4 +1,4 @@
-"""Fair shares of several models, on a simulated clock: the rule of docs/serving/several-models.md."""
+"""Fair shares of several models, on a simulated clock. The rule: docs/serving/several-models.md."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ warm_up_lengths = [16, 32]
 source = "org/multilingual"
 revision = "v2"
 precision = "int8"
+weight = 2
 default = true
 """
 
@@ -41,6 +42,7 @@ def test_options_are_the_defaults_of_every_entry(file: Path) -> None:
     assert one.config.warm_up_lengths == (16, 32)
     assert (other.config.revision, other.config.precision) == ("v2", "int8")
     assert {one.config.attention, other.config.attention} == {"off"}
+    assert (one.config.weight, other.config.weight) == (1.0, 2.0)
     assert (one.default, other.default) == (False, True)
 
 

@@ -47,6 +47,7 @@ TEXTS = {
     "max_request_tokens": ("5000", 5000),
     "max_queue_tokens": ("50000", 50000),
     "max_padding": ("0.5", 0.5),
+    "weight": ("0.5", 0.5),
     "wide": ("off", "off"),
     "drain_delay_seconds": ("5", 5.0),
     "grace_seconds": ("0.5", 0.5),

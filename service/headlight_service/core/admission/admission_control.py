@@ -174,7 +174,7 @@ class Admission:
     @property
     def room(self) -> int:
         """Largest answer, in bytes, that would be admitted now."""
-        free = self.outputs.limit - self.outputs.held
+        free = max(0, self.outputs.limit - self.outputs.held)  # the limit may have fallen
         return max(free - self.outputs.limit // RESERVE, min(free, SMALL_ANSWER_BYTES))
 
     def take_request(self, size: int) -> None:

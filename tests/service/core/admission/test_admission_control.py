@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headlight.errors import DeadlineExceeded
 from headlight.reasons import Phrase
-from headlight.spec import Priority
+from headlight.spec import PRIORITIES, Priority
 from headlight_service.core.admission.admission_control import (
     FIRST_RETRY_SECONDS,
     LONGEST_RETRY_SECONDS,
@@ -264,7 +264,7 @@ def test_the_interactive_wait_estimate_excludes_bulk() -> None:
             shed(admission, 50, 0.1, priority="bulk")
 
 
-def test_a_wait_is_the_sum_over_the_models_each_at_its_rate() -> None:
+def test_a_wait_counts_of_other_models_what_their_fair_shares_allow() -> None:
     slow, quick = WaitEstimate(1), WaitEstimate(1)
     admission = Admission(
         max_tokens=1000, max_request_bytes=0, max_output_bytes=0, estimates=[slow, quick]
@@ -273,12 +273,63 @@ def test_a_wait_is_the_sum_over_the_models_each_at_its_rate() -> None:
     quick.worked_off(tokens=1000, seconds=1.0)
     admission.take_tokens(slow, 50, "interactive")
     admission.take_tokens(quick, 100, "interactive")
-    with pytest.raises(Shed, match=r"5\.20 s"):  # 5.0, 0.1, and its own 0.1
+    # 0.1 of the model before it; of the other 0.2, as long as both take, and a batch; its own 0.1.
+    with pytest.raises(Shed, match=r"1\.40 s"):
         admission.check_wait(quick, 100, 1.0, "interactive")
-    with pytest.raises(Shed, match=r"15\.10 s"):
+    quick.weight = 2.0
+    with pytest.raises(Shed, match=r"1\.30 s"):
+        admission.check_wait(quick, 100, 1.0, "interactive")
+    with pytest.raises(Shed, match=r"5\.20 s"):  # all that is interactive goes before bulk
+        admission.check_wait(quick, 100, 1.0, "bulk")
+    with pytest.raises(Shed, match=r"15\.10 s"):  # all of the other, which is less than its share
         admission.check_wait(slow, 100, 1.0, "interactive")
     with pytest.raises(Shed) as refused:
         admission.take_tokens(quick, 900, "interactive")
     assert refused.value.retry_after_seconds == SHORTEST_RETRY_SECONDS, "the queue is not half full"
     admission.give_tokens(slow, 50, "interactive")
     admission.check_wait(quick, 100, 1.0, "interactive")
+
+
+def test_a_full_part_of_a_model_is_named() -> None:
+    flooded, other = WaitEstimate(1), WaitEstimate(1, weight=3.0)
+    admission = Admission(
+        max_tokens=0, max_request_bytes=0, max_output_bytes=0, estimates=[flooded, other]
+    )
+    admission.resize(tokens=80, bulk_tokens=80, output_bytes=0, largest=10)
+    admission.take_tokens(flooded, 50, "interactive")
+    with pytest.raises(Shed, match=r"the model's part of the queue is full \(50 of 50 tokens, 1 "):
+        admission.take_tokens(flooded, 1, "interactive")
+    admission.take_tokens(other, 30, "interactive")
+    with pytest.raises(Shed, match=r"^the queue is full \(80 of 80 tokens, 1 "):
+        admission.take_tokens(other, 1, "interactive")
+
+
+@given(
+    weights=st.lists(st.floats(0.01, 100), min_size=1, max_size=5),
+    queue=st.integers(8, 1000),
+    largest=st.integers(1, 1000),
+    asked=st.lists(
+        st.tuples(
+            st.integers(0, 4), st.sampled_from(["interactive", "bulk"]), st.floats(0.001, 1.0)
+        ),
+        max_size=30,
+    ),
+)
+def test_a_flood_leaves_each_model_its_reserved_tokens(
+    weights: list[float], queue: int, largest: int, asked: list[tuple[int, Priority, float]]
+) -> None:
+    models = [WaitEstimate(1, weight) for weight in weights]
+    admission = Admission(max_tokens=0, max_request_bytes=0, max_output_bytes=0, estimates=models)
+    tokens, bulk = max(queue, largest), max(queue - queue // 8, largest)
+    admission.resize(tokens=tokens, bulk_tokens=bulk, output_bytes=0, largest=largest)
+    for model in models:
+        for priority in PRIORITIES:
+            admission.take_tokens(model, largest, priority)  # it fits if nothing else is held
+            admission.give_tokens(model, largest, priority)
+    for number, priority, part in asked:
+        with contextlib.suppress(Shed):
+            admission.take_tokens(models[number % len(models)], math.ceil(part * largest), priority)
+    assert admission.tokens.held <= tokens
+    assert admission.bulk.held <= bulk
+    for model in models:
+        admission.take_tokens(model, model.unused("interactive"), "interactive")

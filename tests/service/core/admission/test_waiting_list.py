@@ -24,9 +24,15 @@ class Waiter:
     """Request that waits for tokens and answer bytes."""
 
     def __init__(
-        self, admission: Admission, priority: Priority, tokens: int, answer_bytes: int = 0
+        self,
+        admission: Admission,
+        priority: Priority,
+        tokens: int,
+        answer_bytes: int = 0,
+        model: int = 0,
     ) -> None:
-        self.budget = RequestBudget(admission, admission.estimates[0], priority)
+        self.budget = RequestBudget(admission, admission.estimates[model], priority)
+        self.model = model
         self.priority, self.tokens, self.answer_bytes = priority, tokens, answer_bytes
         self.admitted = False
         self.begun = False
@@ -48,19 +54,21 @@ class Waiter:
         return self.wait()
 
 
-def admission_of() -> Admission:
-    return Admission(
+def admission_of(models: int = 1, largest: int = BULK) -> Admission:
+    admission = Admission(
         max_tokens=TOKENS,
         max_bulk_tokens=BULK,
         max_request_bytes=1000,
         max_output_bytes=OUTPUTS,
-        estimates=[WaitEstimate(1)],
+        estimates=[WaitEstimate(1) for _ in range(models)],
     )
+    admission.resize(tokens=TOKENS, bulk_tokens=BULK, output_bytes=OUTPUTS, largest=largest)
+    return admission
 
 
-def shed(admission: Admission, priority: Priority, tokens: int) -> str:
+def shed(admission: Admission, priority: Priority, tokens: int, model: int = 0) -> str:
     """Return the message of a request that does not wait; empty: it was admitted."""
-    budget = RequestBudget(admission, admission.estimates[0], priority)
+    budget = RequestBudget(admission, admission.estimates[model], priority)
     try:
         budget.take_tokens(tokens, math.inf)
     except Shed as error:
@@ -148,9 +156,25 @@ def test_a_request_that_has_begun_does_not_wait_for_those_that_need_its_answer(
     assert begun.next_part()
 
 
+@pytest.mark.parametrize("priority", PRIORITIES)
+def test_requests_within_their_models_part_overtake_those_of_a_flooded_one(
+    priority: Priority,
+) -> None:
+    admission = admission_of(models=2, largest=20)  # 20 tokens are reserved for each, of bulk 17
+    while Waiter(admission, priority, 9).wait():
+        pass
+    assert "other requests wait" in shed(admission, priority, 1)
+    assert Waiter(admission, priority, 10, model=1).wait()
+    assert not shed(admission, priority, 7, model=1)
+    assert "other requests wait" in shed(admission, priority, 11, model=1), "its part has 7 or 10"
+    assert not Waiter(admission, priority, 11, model=1).wait()
+    assert "other requests wait" in shed(admission, priority, 1, model=1), "of its own model"
+
+
 @given(
     st.lists(
         st.tuples(
+            st.integers(0, 2),  # model
             st.sampled_from(PRIORITIES),
             st.integers(1, BULK),
             st.integers(0, 7),
@@ -158,17 +182,19 @@ def test_a_request_that_has_begun_does_not_wait_for_those_that_need_its_answer(
         ),
         max_size=12,
     ),
+    st.integers(1, BULK),
     st.randoms(),
 )
 def test_every_request_that_waits_is_admitted_in_its_turn(
-    wanted: list[tuple[Priority, int, int, int]], random: Random
+    wanted: list[tuple[int, Priority, int, int, int]], largest: int, random: Random
 ) -> None:
-    """Whichever ends first: a request ends after its last part, and nothing is left."""
-    admission = admission_of()
+    """Whichever ends first, and if limits fall meanwhile, and nothing is left."""
+    largest = max([largest, *(tokens for _, _, tokens, *_ in wanted)])
+    admission = admission_of(models=3, largest=largest)
     order, waiting = list[Waiter](), list[Waiter]()
     parts = dict[Waiter, int]()
-    for priority, tokens, mebibytes, count in wanted:
-        each = Waiter(admission, priority, tokens, mebibytes << 20)
+    for model, priority, tokens, mebibytes, count in wanted:
+        each = Waiter(admission, priority, tokens, mebibytes << 20, model)
         parts[each] = count
         each.wait()
         waiting.append(each)
@@ -183,8 +209,18 @@ def test_every_request_that_waits_is_admitted_in_its_turn(
         else:
             done.budget.close()
             waiting.remove(done)
-        for priority in PRIORITIES:
-            same = [each for each in waiting if each.priority == priority]
-            seen = [each in order or each.admitted for each in same]
-            assert seen == sorted(seen, reverse=True), "one has overtaken another"
+        if random.random() < 0.2:  # as if a model with larger answers had gone
+            admission.resize(
+                tokens=largest,
+                bulk_tokens=largest,
+                output_bytes=random.randint(1, OUTPUTS),
+                largest=largest,
+            )
+        for model in range(3):
+            for priority in PRIORITIES:
+                same = [
+                    each for each in waiting if (each.model, each.priority) == (model, priority)
+                ]
+                seen = [each in order or each.admitted for each in same]
+                assert seen == sorted(seen, reverse=True), "one has overtaken another"
     assert (admission.tokens.held, admission.bulk.held, admission.outputs.held) == (0, 0, 0)

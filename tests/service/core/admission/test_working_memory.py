@@ -104,7 +104,8 @@ def test_fewer_slots_are_suggested_if_there_are_several(
 async def test_the_memory_limit_is_checked_after_warm_up(
     bundle_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(lifecycle, "memory_limit", lambda: MIB)
+    limits = iter([None, MIB])  # before and after the model is loaded
+    monkeypatch.setattr(lifecycle, "memory_limit", lambda: next(limits))
     assert await Server(Config(bundle=bundle_path, provider="cpu"))._load() is not None
     assert [
         vars(record)["event"] for record in logged(caplog) if record.levelno == logging.WARNING

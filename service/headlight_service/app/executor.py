@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from headlight.description import Limits
 from headlight.runtime.values import Role
+from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
 from headlight_service.core.admission.admission_control import RESERVE, Admission, outputs_for
 from headlight_service.core.models import ServedModel
@@ -20,7 +21,8 @@ class Executor:
     """The queue, the execution slots, the threads and the admission of one process.
 
     Each model has lanes of its own in the queue, and a session of its own in its runtime. How many
-    batches run at once, and how many tokens and bytes are held, is limited for all together.
+    batches run at once, and how many tokens and bytes are held, is limited for all together. Models
+    with work at the same time share the slots and the queue by their weights.
 
     Attributes:
         scheduler: the queue, with the slots and the threads.
@@ -39,8 +41,8 @@ class Executor:
 
         Args:
             config: the options.
-            slots: batches that run at once: the workers of the first runtime. The others have as
-                many, because they follow from the CPUs and the options.
+            slots: batches that run at once: the workers of the first runtime. They follow from the
+                CPUs and the options, so the others have as many; `add` checks it.
             on_lost: called on any thread if the engine of a model does not recover.
         """
         self.slots = slots
@@ -66,7 +68,17 @@ class Executor:
             model: the model.
             engine: its engine's functions.
             limits: batch limit of each role that it has.
+
+        Raises:
+            ConfigError: its runtime has another number of workers than the process.
         """
+        workers = model.runtime.workers.streams
+        if self.models and workers != self.slots:
+            raise ConfigError(
+                f"{model.name} would have {workers} workers on {model.ref.provider}, the models "
+                f"before it have {self.slots}; give --streams, which is for all models, or serve "
+                "it in a process of its own"
+            )
         with self.scheduler.lock:
             self.models.append(model)
             self.admission.estimates.append(model.estimate)

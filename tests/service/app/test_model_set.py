@@ -19,6 +19,7 @@ from headlight.runtime import Runtime
 from headlight.runtime.values import Floats
 from headlight_service.app.assembly import assemble, drop, limits
 from headlight_service.app.executor import Executor
+from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
 from headlight_service.core.handle import Handle
 from headlight_service.core.models import Models, ServedModel
@@ -60,10 +61,10 @@ class Process:
         self.pipeline = Pipeline(self.models, self._tokenizers)
         self.gates = dict[str, Gate]()
 
-    def load(self, kind: str, *names: str) -> ServedModel:
+    def load(self, kind: str, *names: str, streams: int = 2) -> ServedModel:
         """Return a model that takes no requests yet."""
         config = Config(bundle=self._make_bundle(kind), served_model_name=(*names, kind))
-        runtime = Runtime(self._make_bundle(kind), provider="cpu", threads=1, streams=2)
+        runtime = Runtime(self._make_bundle(kind), provider="cpu", threads=1, streams=streams)
         self.gates[kind] = gate = Gate(runtime)
         runtime.engine.run = gate.run  # type: ignore[method-assign]
         return assemble(runtime, config, self.metrics, self.executor)
@@ -133,6 +134,13 @@ def test_each_request_is_answered_by_the_model_that_it_names(
     for model in process.models.all:
         labels = {"model": model.ref.name, "priority": "interactive"}
         assert counted("headlight_texts_total", labels) == 20 * len(TEXTS)
+
+
+def test_a_model_with_another_number_of_workers_is_refused(process: Process) -> None:
+    process.load("rope")
+    with pytest.raises(ConfigError, match=r"1 workers on cpu, .* have 2; give --streams"):
+        process.load("sinusoidal", streams=1)
+    assert [model.ref.name for model in process.executor.models] == ["small-rope"]
 
 
 def test_a_request_ends_on_the_version_that_it_was_admitted_for(

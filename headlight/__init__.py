@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headlight import results as _results
 from headlight.comparison import Comparison, Evidence, EvidenceSpec, PassageComparison
-from headlight.description import ModelDescription
+from headlight.description import ListedModel, ModelDescription
 from headlight.errors import (
     BadAnswer,
     BundleError,
@@ -67,6 +67,7 @@ __all__ = [
     "Hidden",
     "InvalidInput",
     "LabelScore",
+    "ListedModel",
     "ModelDescription",
     "ModelRef",
     "NotFound",

@@ -55,6 +55,23 @@ class Quality:
     batch_drift: float  # max |Δ| of a text's vector between alone and among others
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class ListedModel:
+    """A model in the list of a service.
+
+    Attributes:
+        model: its weights, its provider and its precision.
+        names: all names by which the service knows it.
+        task: what it was trained for: "embed", "rerank" or "classify".
+        default: whether it answers requests that name no model.
+    """
+
+    model: ModelRef
+    names: tuple[str, ...]
+    task: str
+    default: bool
+
+
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class ModelDescription:
     """A model and its service.

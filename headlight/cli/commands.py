@@ -51,7 +51,7 @@ from headlight.errors import HeadlightError, InvalidInput
 
 COMMANDS = {
     "ask a service": (
-        *("embed", "rerank", "classify", "compare", "attend", "heads", "tokens", "info"),
+        *("embed", "rerank", "classify", "compare", "attend", "heads", "tokens", "info", "models"),
     ),
     "be a service": ("serve", "export", "cache"),
     "this machine": ("doctor", "completion"),
@@ -86,6 +86,7 @@ def parser() -> CommandParser:
     add_heads(commands)
     add_tokens(commands)
     add_info(commands)
+    add_models(commands)
     for name, part in PARTS.items():
         commands.add_parser(name, help=part.summary)  # `headlight.cli.main` runs them
     add_cache(commands)
@@ -158,6 +159,19 @@ def add_info(commands: Any) -> None:
     add_connection(made)
 
 
+def add_models(commands: Any) -> None:
+    """Add `headlight models` and its options."""
+    made = command(
+        commands,
+        "models",
+        run_models,
+        "the models of a service, and their names",
+        examples=("headlight models", "headlight models --out models.json"),
+    )
+    add_output(made, ("text", "json"))
+    add_connection(made, model=False)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code. Every error is one line on standard error."""
     arguments = argparse.Namespace()
@@ -225,6 +239,18 @@ def run_info(arguments: argparse.Namespace) -> None:
         what=f"description of {model.name}",
         text=lambda: result_output.info_text(model, terminal_width(arguments.out)),
         json=model.as_dict,
+    )
+
+
+def run_models(arguments: argparse.Namespace) -> None:
+    """Run `headlight models`."""
+    with connect(arguments) as client:
+        models = client.list_models()
+    write_result(
+        arguments,
+        what=count_text(len(models), "model"),
+        text=lambda: result_output.models_table(models, terminal_width(arguments.out)),
+        json=lambda: {"models": [dataclasses.asdict(each) for each in models]},
     )
 
 

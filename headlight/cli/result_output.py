@@ -20,7 +20,7 @@ from headlight.analysis.terminal_view import (
     visible,
 )
 from headlight.archive import chosen_heads
-from headlight.description import ModelDescription, Quality
+from headlight.description import ListedModel, ModelDescription, Quality
 from headlight.printable import escaped
 from headlight.results import Attention, TokenList
 
@@ -206,6 +206,18 @@ def info_text(model: ModelDescription, width: int | None = None) -> str:
             f"{'on':<14} {'cosine':>9} {'least':>9} {'nearest':>9} {'of ten':>9}",
         ]
     return "\n".join(map(escaped, [*lines, *map(quality_line, model.quality)]))
+
+
+def models_table(models: Sequence[ListedModel], width: int | None = None) -> str:
+    """Return a line for each model of a service; `width` as of `aligned`."""
+    rows = [("model", "version", "task", "running on", "default", "names")]
+    for each in models:
+        ref = each.model
+        runs_on, names = f"{ref.provider}, {ref.precision}", ", ".join(each.names)
+        default = "yes" if each.default else ""
+        rows.append((ref.name, ref.version, each.task, runs_on, default, names))
+    shown = [tuple(map(escaped, row)) for row in rows]
+    return "\n".join(aligned(shown, width))
 
 
 def quality_line(quality: Quality) -> str:

@@ -72,8 +72,13 @@ def add_output(made: argparse.ArgumentParser, formats: Sequence[str]) -> Any:
     return group
 
 
-def add_connection(made: argparse.ArgumentParser) -> Any:
-    """Add options for the service to ask, and return their group."""
+def add_connection(made: argparse.ArgumentParser, *, model: bool = True) -> Any:
+    """Add options for the service to ask, and return their group.
+
+    Args:
+        made: the command.
+        model: whether it asks one model, which an option names.
+    """
     group = made.add_argument_group("connection")
     group.add_argument(
         "--target",
@@ -81,12 +86,16 @@ def add_connection(made: argparse.ArgumentParser) -> Any:
         metavar="HOST:PORT",
         help=f"service to ask; default: HEADLIGHT_TARGET, else {DEFAULT_TARGET}",
     )
-    group.add_argument(
-        "--model",
-        default="",
-        metavar="NAME",
-        help="where the server has several: a name, or name@version; default: the server's",
-    )
+    if model:
+        group.add_argument(
+            "--model",
+            metavar="NAME",
+            help=(
+                "where the server has several: a name, or name@version; see `headlight models`; "
+                "default: the server's"
+            ),
+        )
+    made.set_defaults(model="")
     group.add_argument(
         "--timeout", type=float, metavar="SECONDS", help="give up after so long; default: never"
     )

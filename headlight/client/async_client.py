@@ -85,6 +85,7 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
     tokenize = awaited(Encoder.tokenize)
     similarity = awaited(Encoder.similarity)
     model = awaited(Client.model)
+    list_models = awaited(Client.list_models)
 
     def attention_pieces(
         self,

@@ -47,7 +47,7 @@ from headlight.spec import (
     TokensLike,
 )
 from headlight.wire.answer_checks import check_description
-from headlight.wire.client_codec import from_model
+from headlight.wire.client_codec import from_model, from_models
 
 LINGER_SECONDS = 0.25  # long enough for a status on its way; short if the server is gone
 DOCUMENTS: Mapping[Path, Path] = {("inputs",): ("documents",)}  # as measured here
@@ -170,6 +170,10 @@ class ClientFlows(ClientBase[ChannelT]):
         )
         self._description = description = check_description(from_model(response), self._model)
         return description
+
+    def _list_models(self) -> Any:
+        listed = self._ask(self._stub.ListModels, pb.ListModelsRequest(), self._deadline())
+        return self._run(then(listed, from_models))
 
     def _ask_by_name(self, method: Any, request: Any, decode: Callable[..., Any]) -> Flow[Any]:
         """Return what `decode` makes of a response and of the name that the model has in it."""

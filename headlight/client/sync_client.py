@@ -24,7 +24,7 @@ from headlight.client.call_flow import (
 )
 from headlight.client.channel import BLOCKING_CONFIG
 from headlight.client.client_flows import ClientFlows
-from headlight.description import ModelDescription
+from headlight.description import ListedModel, ModelDescription
 from headlight.interface.encoder import Encoder
 from headlight.results import AttentionPiece
 from headlight.wire.status_errors import error_of_call
@@ -87,6 +87,10 @@ class Client(ClientFlows[grpc.Channel], Encoder):
         Asks the service each time.
         """
         return self._run(self._learn(self._deadline()))
+
+    def list_models(self) -> list[ListedModel]:
+        """Return the models of the service, in the order in which it loaded them."""
+        return self._list_models()  # type: ignore[no-any-return]  # what `_run` returns
 
     def _discard(self, channel: grpc.Channel) -> None:
         channel.close()

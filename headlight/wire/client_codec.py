@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headlight.description import Limits, ModelDescription, Parity, Quality
+from headlight.description import Limits, ListedModel, ModelDescription, Parity, Quality
 from headlight.interface.arguments import (
     Input,
     Prompting,
@@ -119,6 +119,14 @@ def encode_request(
 def from_model_ref(ref: pb.ModelRef) -> ModelRef:
     """Decode the weights, provider and precision of an answer."""
     return ModelRef(ref.name, ref.version, ref.bundle_sha256, ref.provider, ref.precision)
+
+
+def from_models(response: pb.ListModelsResponse) -> list[ListedModel]:
+    """Decode the list of a service's models."""
+    return [
+        ListedModel(from_model_ref(each.model), tuple(each.names), each.task, each.default)
+        for each in response.models
+    ]
 
 
 def from_token_info(info: pb.TokenInfo) -> TokenList:

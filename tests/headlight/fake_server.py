@@ -110,6 +110,10 @@ class FakeServicer(HeadlightServiceServicer):
         self.change_model(response)
         return response
 
+    def ListModels(self, request: pb.ListModelsRequest, context: Any) -> pb.ListModelsResponse:
+        listed = pb.ListedModel(model=REF, names=["fake", "stable"], task="embed", default=True)
+        return pb.ListModelsResponse(models=[listed])
+
     def Encode(self, request: pb.EncodeRequest, context: Any) -> pb.EncodeResponse:
         try:
             response = self.serve(request)

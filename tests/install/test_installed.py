@@ -17,7 +17,7 @@ from tests.system.processes import ROOT
 
 UNREACHABLE = "http://127.0.0.1:9"
 SCORING = ("rerank", "classify")  # of a model that the wheel does not have
-ASKING = ("embed", "compare", "attend", "heads", "tokens", "info")
+ASKING = ("embed", "compare", "attend", "heads", "tokens", "info", "models")
 SERVES = re.compile(r"\bheadlight serve\b(?!.* --check)")
 
 

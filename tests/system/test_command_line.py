@@ -30,7 +30,7 @@ from tests.system.processes import Service, get
 
 SECONDS = 60
 COMMANDS = (
-    *("embed", "rerank", "classify", "compare", "attend", "heads", "tokens", "info"),
+    *("embed", "rerank", "classify", "compare", "attend", "heads", "tokens", "info", "models"),
     *("cache", "cache list", "cache remove", "doctor", "completion"),
 )
 

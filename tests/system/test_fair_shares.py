@@ -94,14 +94,5 @@ def test_a_flood_on_one_model_leaves_the_others_p99_within_its_bound(service: Se
         with flood(flooding, 100) as took:
             light = float(np.quantile(seconds_of_calls(calling), 0.99))
     batch = p99_of_batches(service)
-    print(
-        dict(
-            alone=alone,
-            light=light,
-            batch=batch,
-            took=np.quantile(took, [0.1, 0.5, 0.9]),
-            n=len(took),
-        )
-    )
     assert light <= 2 * batch + 2 * alone, "a batch that runs, one more, and its own time"
     assert np.median(took) > 5 * light, "the flood did wait"

@@ -18,6 +18,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from headlight import AsyncClient, Client
+from headlight.cli.main import main
 from headlight.errors import NotFound
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
@@ -136,6 +137,28 @@ async def test_contracts_list_describe_and_check_each_model(
             await health.Check(health_pb2.HealthCheckRequest(service="nobody"))
         assert refused.value.code() == grpc.StatusCode.NOT_FOUND
         assert "search" not in str(refused.value.details())
+
+
+def test_the_client_and_the_command_line_list_the_models(
+    models: Service, expected: Mapping[str, Floats], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Client(models.target) as client:
+        listed = client.list_models()
+    assert [(each.model.name, each.task, each.default) for each in listed] == [
+        (MODELS[0], "embed", False),
+        (MODELS[1], "embed", True),
+    ]
+    assert {name for each in listed for name in each.names} >= {*expected} - {""}
+    assert main(["models", "--target", models.target]) == 0
+    _, *lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [*MODELS]
+    for name in ("stable", MODELS[1]):  # each command that asks one model
+        for command in ("embed", "tokens", "attend", "heads", "compare"):
+            words = [command, "a text", *(["another"] if command == "compare" else [])]
+            form = ["--format", "json", "--target", models.target, "--model", name]
+            assert main([*words, *form]) == 0
+            answered = json.loads(capsys.readouterr().out)
+            assert answered["model"]["name"] == (MODELS[1] if name == MODELS[1] else MODELS[0])
 
 
 def test_each_model_has_its_limits_and_its_metrics(models: Service) -> None:

@@ -27,8 +27,10 @@ from headlight_service.core.admission.working_memory import (
 )
 
 PROCESS_BYTES = 300 * MIB  # Python and the libraries, under load
-# Peak while the weights are opened (docs/performance.md, "Memory of the weights"), in halves.
-WEIGHT_HALVES = {"cpu": 6, "openvino": 7, "cuda": 6}
+# Peak while a model is opened, tested and warmed up: so many times its weights, and so many bytes.
+# Measured on CPUs (bench/results/loading-memory.md); a GPU was not at hand.
+OPENING = {"cpu": (4.5, 16 * MIB), "openvino": (6.0, 192 * MIB), "cuda": (3.0, 0)}
+OPENING_BF16 = 6.0  # times; computed in fp32
 STEP = 128 * MIB  # the memory of a container is rounded up to it
 REASONS = {
     "answers": "twice --max-output-bytes",
@@ -79,12 +81,12 @@ def check_memory(config: Config, bundle: Path, limit: int | None) -> None:
         weights = weight_bytes(manifest, provider, config.precision)
     except BundleError:  # the loading will say so, or find a GPU
         return
-    peak, resident = weights * WEIGHT_HALVES[provider] // 2, resident_bytes()
+    peak, resident = opening_bytes(weights, provider, config.precision), resident_bytes()
     if resident + peak > limit:
         raise BundleError(
-            f"loading {manifest.name} takes up to {peak / MIB:.0f} MiB, "
-            f"{WEIGHT_HALVES[provider] / 2:g} times its weights, beside {resident / MIB:.0f} MiB "
-            f"in use; the memory limit is {limit / MIB:.0f} MiB: raise it, or serve fewer models"
+            f"loading {manifest.name} takes up to {peak / MIB:.0f} MiB for {weights / MIB:.0f} MiB "
+            f"of weights, beside {resident / MIB:.0f} MiB in use; the memory limit is "
+            f"{limit / MIB:.0f} MiB: raise it, or serve fewer models in this process"
         )
 
 
@@ -111,10 +113,18 @@ def resources_of(config: Config, manifest: Manifest, cpus: int) -> Resources:
             "answers": 2 * output_limit(config, limits(config, manifest).max_stream_output_bytes),
             "requests": config.max_queue_bytes,
             "process": PROCESS_BYTES,
-            "weights": weights * WEIGHT_HALVES[provider] // 2,
+            "weights": opening_bytes(weights, provider, config.precision),
             "texts": batches * text,
         },
     )
+
+
+def opening_bytes(weights: int, provider: str, precision: str) -> int:
+    """Return the peak that a process takes to open a model with so many bytes of weights."""
+    factor, more = OPENING[provider]
+    if provider == "cpu" and precision == "bf16":
+        factor = OPENING_BF16
+    return int(weights * factor) + more
 
 
 def weight_bytes(manifest: Manifest, provider: str, precision: str) -> int:

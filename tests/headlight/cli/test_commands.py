@@ -136,6 +136,27 @@ def test_info_shows_the_model(run: Run, client: Client) -> None:
     )
 
 
+def test_models_are_listed(run: Run, client: Client) -> None:
+    [listed] = client.list_models()
+    code, out, _ = run("models")
+    heading, line = out.splitlines()
+    assert code == 0
+    assert heading.split() == ["model", "version", "task", "running", "on", "default", "names"]
+    assert line.split() == [
+        "fake",
+        listed.model.version,
+        "embed",
+        "cpu,",
+        "fp32",
+        "yes",
+        "fake,",
+        "stable",
+    ]
+    assert json.loads(run("models", "--format", "json")[1])["models"] == [
+        json.loads(json.dumps(dataclasses.asdict(listed)))
+    ]
+
+
 @pytest.mark.parametrize(
     ("trained", "says"),
     [(16, "24 tokens at most, trained on 16"), (24, "24 tokens at most")],

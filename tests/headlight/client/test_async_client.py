@@ -60,6 +60,7 @@ async def test_every_method_returns_what_the_sync_client_returns(
     np.testing.assert_array_equal(hidden.states, client.hidden("a few words").states)
     assert await aclient.tokenize(TEXTS) == client.tokenize(TEXTS)
     assert await aclient.model() == client.model()
+    assert await aclient.list_models() == client.list_models()
 
 
 async def test_empty_input_returns_no_vectors(aclient: AsyncClient) -> None:

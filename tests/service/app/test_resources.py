@@ -12,6 +12,7 @@ import yaml
 from headlight.cli.main import main
 from headlight.errors import BundleError
 from headlight.runtime.bundle.bundle import Bundle
+from headlight_service.app import resources
 from headlight_service.app.assembly import limits
 from headlight_service.app.resources import STEP, check_memory, resources_of
 from headlight_service.config.options import Config
@@ -85,9 +86,20 @@ def test_a_folder_that_is_no_bundle_is_named(
     assert f"cannot be read in {tmp_path}" in capsys.readouterr().err
 
 
-def test_a_model_that_would_not_fit_is_refused_with_the_numbers(bundle_path: Path) -> None:
-    config = Config(bundle=bundle_path)
+@pytest.mark.parametrize(("provider", "peak"), [("cpu", 4.5 * 14 + 16), ("openvino", 6 * 14 + 192)])
+def test_a_model_that_would_not_fit_is_refused_with_the_numbers(
+    bundle_path: Path, provider: str, peak: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "weight_bytes", lambda *_: 14 * MIB)
+    monkeypatch.setattr(resources, "resident_bytes", lambda: 100 * MIB)
+    config = Config(bundle=bundle_path, provider=provider)
     check_memory(config, bundle_path, None)
-    check_memory(config, bundle_path, 1 << 50)
-    with pytest.raises(BundleError, match=r"3 times its weights, .* the memory limit is 64 MiB"):
-        check_memory(config, bundle_path, 64 * MIB)
+    check_memory(config, bundle_path, int((100 + peak) * MIB))
+    limit = int((99 + peak) * MIB)
+    with pytest.raises(BundleError) as refused:
+        check_memory(config, bundle_path, limit)
+    assert refused.value.message == (
+        f"loading {Bundle(bundle_path).manifest.name} takes up to {peak:.0f} MiB for 14 MiB of "
+        f"weights, beside 100 MiB in use; the memory limit is {limit / MIB:.0f} MiB: raise it, or "
+        "serve fewer models in this process"
+    )

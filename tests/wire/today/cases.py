@@ -535,6 +535,8 @@ COMMANDS: dict[str, Exchange] = {
     "rerank-nothing": run("rerank", OTHER, stdin=""),
     "classify": run("classify", OTHER, TEXT),
     "info": run("info", "--format", "json"),
+    "models": run("models"),
+    "models-json": run("models", "--format", "json"),
     "unknown-command": run("nobody"),
 }
 OPEN = {"grpc": GRPC, "oip": INFERENCE, "tei": TEI, "http": HTTP, "commands": COMMANDS}

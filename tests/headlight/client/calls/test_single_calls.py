@@ -22,6 +22,7 @@ METHODS: list[Callable[[Any], Any]] = [
     lambda client: client.occlusion("one two"),
     lambda client: client.attention_bytes("one two", AttentionSpec()),
     lambda client: client.model(),
+    lambda client: client.list_models(),
 ]
 
 
@@ -39,6 +40,10 @@ class Shedding(FakeServicer):
     def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
         self.refuse(context)
         return super().GetModel(request, context)
+
+    def ListModels(self, request: pb.ListModelsRequest, context: Any) -> pb.ListModelsResponse:
+        self.refuse(context)
+        return super().ListModels(request, context)
 
     def Encode(self, request: pb.EncodeRequest, context: Any) -> pb.EncodeResponse:
         self.refuse(context)

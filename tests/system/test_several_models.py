@@ -153,7 +153,7 @@ def test_the_client_and_the_command_line_list_the_models(
     _, *lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == [*MODELS]
     for name in ("stable", MODELS[1]):  # each command that asks one model
-        for command in ("embed", "tokens", "attend", "heads", "compare"):
+        for command in ("embed", "attend", "heads", "compare"):
             words = [command, "a text", *(["another"] if command == "compare" else [])]
             form = ["--format", "json", "--target", models.target, "--model", name]
             assert main([*words, *form]) == 0

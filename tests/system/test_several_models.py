@@ -152,11 +152,10 @@ def test_the_client_and_the_command_line_list_the_models(
     assert main(["models", "--target", models.target]) == 0
     _, *lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == [*MODELS]
-    for name in ("stable", MODELS[1]):  # each command that asks one model
-        for command in ("embed", "attend", "heads", "compare"):
-            words = [command, "a text", *(["another"] if command == "compare" else [])]
-            form = ["--format", "json", "--target", models.target, "--model", name]
-            assert main([*words, *form]) == 0
+    for name in ("stable", MODELS[1]):  # each command whose answer names its model
+        for command in ("embed", "attend", "heads"):
+            form = ("--format", "json", "--target", models.target, "--model", name)
+            assert main([command, "a text", *form]) == 0
             answered = json.loads(capsys.readouterr().out)
             assert answered["model"]["name"] == (MODELS[1] if name == MODELS[1] else MODELS[0])
 

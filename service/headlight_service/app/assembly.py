@@ -190,7 +190,11 @@ def assemble(
         metrics: receives the model's series.
         executor: the process's.
         tracing: makes spans of the batches.
+
+    Raises:
+        ConfigError: see `Executor.check_workers`.
     """
+    executor.check_workers(runtime)
     manifest, own = runtime.bundle.manifest, metrics.of(runtime.bundle.manifest.name)
     estimate = WaitEstimate(executor.slots, config.weight)
     model = ServedModel(
@@ -228,10 +232,8 @@ def assemble(
 def drop(model: ServedModel, metrics: Metrics, executor: Executor) -> None:
     """Give the memory of a retired model back, once its last request has ended. It waits."""
     executor.drop(model)
-    labels, others = _labels(model), [_labels(each) for each in executor.models]
-    if labels not in others:
-        named = any(each["model"] == model.ref.name for each in others)
-        metrics.withdraw(**labels, gauges=not named)
+    labels = _labels(model)
+    metrics.withdraw(**labels, others=labels in [_labels(each) for each in executor.models])
 
 
 def _labels(model: ServedModel) -> dict[str, str]:

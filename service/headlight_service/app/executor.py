@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from headlight.description import Limits
+from headlight.runtime import Runtime
 from headlight.runtime.values import Role
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
@@ -42,7 +43,7 @@ class Executor:
         Args:
             config: the options.
             slots: batches that run at once: the workers of the first runtime. They follow from the
-                CPUs and the options, so the others have as many; `add` checks it.
+                CPUs and the options, so the others have as many; see `check_workers`.
             on_lost: called on any thread if the engine of a model does not recover.
         """
         self.slots = slots
@@ -59,6 +60,16 @@ class Executor:
         )
         self.models = list[ServedModel]()
 
+    def check_workers(self, runtime: Runtime) -> None:
+        """Refuse one more runtime if it has another number of workers. Raises ConfigError."""
+        workers = runtime.workers.streams
+        if self.models and workers != self.slots:
+            raise ConfigError(
+                f"{runtime.bundle.manifest.name} would have {workers} workers on "
+                f"{runtime.provider}, the models before it have {self.slots}; give --streams, "
+                "which is for all models, or serve it in a process of its own"
+            )
+
     def add(
         self, model: ServedModel, engine: EngineFunctions, limits: Mapping[Role, BatchLimit]
     ) -> None:
@@ -68,17 +79,7 @@ class Executor:
             model: the model.
             engine: its engine's functions.
             limits: batch limit of each role that it has.
-
-        Raises:
-            ConfigError: its runtime has another number of workers than the process.
         """
-        workers = model.runtime.workers.streams
-        if self.models and workers != self.slots:
-            raise ConfigError(
-                f"{model.name} would have {workers} workers on {model.ref.provider}, the models "
-                f"before it have {self.slots}; give --streams, which is for all models, or serve "
-                "it in a process of its own"
-            )
         with self.scheduler.lock:
             self.models.append(model)
             self.admission.estimates.append(model.estimate)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import threading
 from collections.abc import Callable, Mapping
 
 from prometheus_client import (
@@ -130,6 +132,8 @@ class Metrics:
         # library leaves the function unannotated.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
+        self._versions = collections.Counter[str]()  # that have the series of a name
+        self._lock = threading.Lock()
         ProcessCollector(registry=self.registry)
         self._define_process()
         r = self.registry
@@ -213,8 +217,18 @@ class Metrics:
         )
 
     def of(self, model: str) -> ModelMetrics:
-        """Return the series of a model; they exist from here on, at zero."""
+        """Return the series of a model; they exist from here on, until `withdraw`.
+
+        Versions of one name share them: the last that is withdrawn ends them.
+        """
         counters, histograms = self._counters, self._histograms
+        with self._lock:
+            self._versions[model] += 1
+            return self._series(model, counters, histograms)
+
+    def _series(
+        self, model: str, counters: Mapping[str, Counter], histograms: Mapping[str, Histogram]
+    ) -> ModelMetrics:
         return ModelMetrics(
             texts={priority: counters["texts"].labels(model, priority) for priority in PRIORITIES},
             tokens={
@@ -270,13 +284,38 @@ class Metrics:
         provider: str,
         precision: str,
         positions: str,
-        gauges: bool,
+        others: bool,
     ) -> None:
-        """Announce a model no longer. `gauges`: nor its gauges; its counts stay in any case."""
-        self._info.remove(model, version, sha256, provider, precision, positions)
-        for gauge in self._gauges.values() if gauges else ():
-            gauge.remove(model)
+        """End the series of a model.
+
+        Args:
+            model, version, sha256, provider, precision, positions: as for `serve`.
+            others: whether another served model has the same labels.
+        """
+        if not others:
+            self._info.remove(model, version, sha256, provider, precision, positions)
+        with self._lock:
+            self._versions[model] -= 1
+            if self._versions[model]:
+                return
+            del self._versions[model]
+            for metric in (*self._histograms.values(), *self._counters.values()):
+                _remove(metric, model)
+            for gauge in self._gauges.values():
+                gauge.remove(model)
 
     def exposition(self) -> tuple[str, bytes]:
         """Return content type and body for a scrape."""
         return CONTENT_TYPE_LATEST, generate_latest(self.registry)
+
+
+def _remove(metric: Counter | Histogram, model: str) -> None:
+    """Remove all series of a model."""
+    labels = {
+        tuple(value for name, value in sample.labels.items() if name not in ("le", "model"))
+        for family in metric.collect()
+        for sample in family.samples
+        if sample.labels["model"] == model
+    }
+    for values in labels:
+        metric.remove(model, *values)

@@ -189,6 +189,9 @@ def test_a_removed_model_gives_its_engine_up(process: Process) -> None:
     del removed, handle, request
     gc.collect()
     assert [ref() for ref in left] == [None] * 3
+    families = process.metrics.registry.collect()
+    named = {each.labels.get("model") for family in families for each in family.samples}
+    assert named == {None, "small-sinusoidal"}, "its series have ended"
     assert process.models.get("").name == "sinusoidal", "the default one is the first of the others"
     process.embed("sinusoidal")
 

@@ -26,19 +26,21 @@ def families(metrics: Metrics) -> dict[str, Metric]:
     return {family.name: family for family in metrics.registry.collect()}
 
 
+ABOUT = {
+    "model": "m",
+    "version": "1",
+    "sha256": "ab",
+    "provider": "cpu",
+    "precision": "fp32",
+    "positions": "rope",
+}
+
+
 def filled() -> Metrics:
     metrics = Metrics()
     metrics.of("m")
-    about = {
-        "model": "m",
-        "version": "1",
-        "sha256": "ab",
-        "provider": "cpu",
-        "precision": "fp32",
-        "positions": "rope",
-    }
     metrics.requests.labels("grpc", "Encode", "OK").inc()
-    metrics.serve(**about, gauges=dict.fromkeys(GAUGES, lambda: 7))
+    metrics.serve(**ABOUT, gauges=dict.fromkeys(GAUGES, lambda: 7))
     return metrics
 
 
@@ -81,6 +83,25 @@ def test_every_series_of_a_model_exists_from_the_start() -> None:
     assert {sample.labels["stage"] for sample in found["headlight_cancelled"].samples} == set(
         CANCEL_STAGES
     )
+
+
+def test_versions_of_one_name_share_series_which_end_with_the_last() -> None:
+    metrics = filled()
+    new = {**ABOUT, "version": "2"}
+    metrics.of("m").tokens["bulk"].inc(3)
+    metrics.serve(**new, gauges=dict.fromkeys(GAUGES, lambda: 7))
+    metrics.withdraw(**ABOUT, others=False)
+    tokens = {"model": "m", "priority": "bulk"}
+    assert metrics.registry.get_sample_value("headlight_tokens_total", tokens) == 3
+    [info] = families(metrics)["headlight_model_info"].samples
+    assert info.labels["version"] == "2"
+    metrics.withdraw(**new, others=False)
+    assert not [
+        sample.name
+        for family in families(metrics).values()
+        for sample in family.samples
+        if "model" in sample.labels
+    ]
 
 
 def test_every_reason_is_either_a_code_or_a_shortage() -> None:

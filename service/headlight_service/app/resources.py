@@ -113,7 +113,7 @@ def resources_of(config: Config, manifest: Manifest, cpus: int) -> Resources:
             "answers": 2 * output_limit(config, limits(config, manifest).max_stream_output_bytes),
             "requests": config.max_queue_bytes,
             "process": PROCESS_BYTES,
-            "weights": opening_bytes(weights, provider, config.precision),
+            "weights": int(weights * opening_factor(provider, config.precision)),
             "texts": batches * text,
         },
     )
@@ -121,10 +121,13 @@ def resources_of(config: Config, manifest: Manifest, cpus: int) -> Resources:
 
 def opening_bytes(weights: int, provider: str, precision: str) -> int:
     """Return the peak that a process takes to open a model with so many bytes of weights."""
-    factor, more = OPENING[provider]
-    if provider == "cpu" and precision == "bf16":
-        factor = OPENING_BF16
-    return int(weights * factor) + more
+    return int(weights * opening_factor(provider, precision)) + OPENING[provider][1]
+
+
+def opening_factor(provider: str, precision: str) -> float:
+    """Return that peak as a multiple of the weights; the rest is of libraries."""
+    is_bf16 = provider == "cpu" and precision == "bf16"
+    return OPENING_BF16 if is_bf16 else OPENING[provider][0]
 
 
 def weight_bytes(manifest: Manifest, provider: str, precision: str) -> int:

@@ -299,8 +299,10 @@ class Metrics:
             if self._versions[model]:
                 return
             del self._versions[model]
-            for metric in (*self._histograms.values(), *self._counters.values()):
-                _remove(metric, model)
+            for histogram in self._histograms.values():
+                _remove(histogram, model)
+            for counter in self._counters.values():
+                _remove(counter, model)
             for gauge in self._gauges.values():
                 gauge.remove(model)
 

@@ -317,13 +317,13 @@ class Admission:
 
     def _free(self, estimate: WaitEstimate, part: Priority) -> int:
         """Return the tokens that a model may take of a part of the queue: all but others' own."""
-        pools = ("bulk", "interactive") if part == "bulk" else ("interactive",)
-        free = []
-        for each in pools:
-            pool = self._pools[each]
-            own = sum([other.unused(each) for other in self.estimates if other is not estimate])
-            free.append(pool.limit - pool.held - own)
-        return min(free)
+        free = self._left(estimate, "interactive")  # of the whole queue
+        return free if part == "interactive" else min(free, self._left(estimate, part))
+
+    def _left(self, estimate: WaitEstimate, part: Priority) -> int:
+        pool = self._pools[part]
+        others = sum([each.unused(part) for each in self.estimates if each is not estimate])
+        return pool.limit - pool.held - others
 
     def _take(self, wanted: Wanted) -> None:
         held_as = wanted.held_as or wanted.priority

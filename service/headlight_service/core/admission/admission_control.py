@@ -304,7 +304,7 @@ class Admission:
             self._take(first)
             if first is new:
                 return True
-            first.admitted()
+            first.admitted(first.answer_bytes)
         return False
 
     def _lacks(self, wanted: Wanted, may_take_shared: bool) -> Lack | None:

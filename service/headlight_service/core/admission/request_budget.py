@@ -212,9 +212,9 @@ class RequestBudget:
             smaller: see `Admission.take_output`.
         """
 
-        def go_on() -> None:
+        def go_on(answer_bytes: int) -> None:
             self._waiting = None
-            self._hold(tokens, wanted.answer_bytes)
+            self._hold(tokens, answer_bytes)
             admitted()
 
         priority = CONTINUED_AS if begun else self._priority

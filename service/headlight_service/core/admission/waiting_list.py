@@ -24,9 +24,9 @@ class Wanted:
     Attributes:
         estimate: of its model.
         tokens: queue tokens.
-        answer_bytes: bytes of its answer.
+        answer_bytes: bytes of its answer; fewer, if a limit falls below them meanwhile.
         priority: the request's.
-        admitted: called with the lock held, by the thread that made room.
+        admitted: called with the answer's bytes, with the lock held, by the thread that made room.
         begun: whether it is the next part of a request that has begun.
         smaller: called with the bytes that there is room for; see `Admission.take_output`.
         held_as: the priority that its tokens count for; None: its own.
@@ -36,7 +36,7 @@ class Wanted:
     tokens: int
     answer_bytes: int
     priority: Priority
-    admitted: Callable[[], None]
+    admitted: Callable[[int], None]
     begun: bool = False
     smaller: Smaller | None = None
     held_as: Priority | None = None

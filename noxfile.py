@@ -22,7 +22,7 @@ SERVING = "build/serving"
 IMAGE = ROOT / "deploy/image"
 TOOLS = ".nox/release-tools/bin"
 TORCH = ".nox/peer-torch/bin"
-CONTRACT = "proto/headlight/v1/headlight.proto"
+CONTRACT, ADMIN = "proto/headlight/v1/headlight.proto", "proto/headlight/admin/v1/admin.proto"
 # Public contracts, which have no stubs, because the default pool of protobuf may hold another copy
 # of them: the .proto without its suffix, and the committed descriptors and .pyi without theirs.
 FRONTENDS = "service/headlight_service/frontends"
@@ -312,7 +312,8 @@ def generated(session: nox.Session) -> list[tuple[Path, str]]:
     made.mkdir(parents=True)
     # A virtual path makes the stubs import each other as headlight.pb, without patching.
     outputs = [f"--{kind}_out={made}" for kind in ("python", "pyi", "grpc_python")]
-    protoc(session, f"-Iheadlight/pb={Path(CONTRACT).parent}", *outputs, CONTRACT)
+    for each in (CONTRACT, ADMIN):
+        protoc(session, f"-Iheadlight/pb={Path(each).parent}", *outputs, each)
     files = [(each, f"headlight/pb/{each.name}") for each in (made / "headlight/pb").iterdir()]
     for name, place in PUBLIC.items():
         into = made / Path(name).name

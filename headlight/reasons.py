@@ -439,6 +439,7 @@ Reason = enum.Enum(
         "NOT_SERVED": "not served here; there is {names}",
         "OTHER_VERSION": "{name} has only version {version}; leave it out",
         "NO_SERVICE": "no such service; there are {names}, or leave the name out",
+        "NO_MODEL": "no model is served here any more; load one",
         "LOADING": "the model is still being loaded; {TRY_SOON}",
         "REPLACED": "the model was replaced before the request was admitted; repeat the request",
         "ENDING": "{THIS_REPLICA} is shutting down; {TRY_LATER}",

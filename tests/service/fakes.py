@@ -251,6 +251,9 @@ class FakeRuntime:
     def model(self) -> ModelDescription:
         return self._description
 
+    def close(self) -> None:
+        pass
+
     def check_ids(
         self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False
     ) -> Tokenized:

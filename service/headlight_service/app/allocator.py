@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import threading
 import time
@@ -42,3 +43,15 @@ def trim() -> None:
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim"):
         library.malloc_trim(0)
+
+
+def collect() -> None:
+    """Free what is not used any more, and let later collections leave out what stays.
+
+    Call it after a model was loaded or has gone. A collection of all objects stops all threads for
+    20 ms: without the freeze, that would happen now and then.
+    """
+    gc.unfreeze()  # else the objects of the first models would stay for ever
+    gc.collect()
+    gc.freeze()
+    trim()

@@ -79,6 +79,10 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
         self._lost = lost
         self._wake_watchers()
 
+    def models_changed(self) -> None:
+        """Notify the watchers: a model came, or has gone."""
+        self._wake_watchers()
+
     def _wake_watchers(self) -> None:
         for changed in self._watchers:
             changed.set()

@@ -4,49 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-import gc
 import logging
 import os
 import signal
 import time
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from headlight.description import worst_pooled
-from headlight.errors import BundleError
-from headlight.runtime import Runtime
-from headlight_service.app.allocator import trim
-from headlight_service.app.assembly import assemble, fitting, load
+from headlight.errors import BundleError, Unavailable
+from headlight_service.app.admin_servicer import AdminServicer
 from headlight_service.app.executor import Executor
 from headlight_service.app.health import Readiness
 from headlight_service.app.listen_addresses import PortTaken, bind, taken
 from headlight_service.app.liveness import Liveness
-from headlight_service.app.model_preparation import ExportFailed, prepare
+from headlight_service.app.model_loader import ModelLoader
+from headlight_service.app.model_preparation import ExportFailed
 from headlight_service.app.operational_http import Listener, respond, service_pages
-from headlight_service.app.resources import check_memory
 from headlight_service.app.server_setup import (
     GRPC,
     Servicers,
     accepted_hosts,
+    build_admin_server,
     build_api,
     build_health_server,
     build_server,
     start_api,
 )
-from headlight_service.app.startup_steps import WARMING_UP, StartupSteps
+from headlight_service.app.startup_steps import StartupSteps
 from headlight_service.config.command_line import ConfigError
-from headlight_service.config.model_entries import entries_of
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.admission.rate_limit import quotas_of
-from headlight_service.core.admission.working_memory import memory_limit, warn_if_short
 from headlight_service.core.models import Models, ServedModel
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.scheduler.engine_health import EngineLost
 from headlight_service.core.tokenizer_threads import TokenizerThreads
-from headlight_service.core.worker_threads import stand_behind
 from headlight_service.frontends.grpc.in_flight_calls import InFlight
 from headlight_service.frontends.grpc.transport.grpc_server import Change, GrpcServer
 from headlight_service.frontends.http.http_server import HttpServer
@@ -84,6 +77,7 @@ class Server:
     def __init__(self, config: Config, tracing: Tracing | None = None) -> None:
         """Prepare within a running event loop; `serve` opens the ports."""
         self._config = config
+        self._loop = asyncio.get_running_loop()
         self._tracing = tracing
         self._metrics = Metrics()
         self._models = Models()
@@ -93,15 +87,25 @@ class Server:
         self._metrics.ready.set_function(lambda: self._readiness.serving)
         self._metrics.stuck.set_function(self._is_stalled)
         self._in_flight = InFlight()
+        self._loader = ModelLoader(
+            config,
+            self._models,
+            self._metrics,
+            self._steps,
+            tracing,
+            self._on_lost,
+            self._on_models,
+        )
         self._tokenizers = TokenizerThreads(TOKENIZER_THREADS)
         self._pipeline = Pipeline(self._models, self._tokenizers, quotas_of(config))
         self._servicers = Servicers(self._pipeline, config.stall_seconds, self._readiness)
         self._api: HttpServer | None = None
         self._grpc: GrpcServer  # set by `_start`
-        self._loop = asyncio.get_running_loop()
         self._stop: asyncio.Future[int] = self._loop.create_future()
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._probes = build_health_server(self._readiness, self._on_grpc)
+        self._admin: GrpcServer | None = None
+        self._on_terminal = os.isatty(2)
         # The tokenizers library reads this at each batch. Requests are tokenised in parallel
         # already: more threads for one were no faster on two cores, and took 15 to 45 % more CPU.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -111,6 +115,7 @@ class Server:
         """Run until the end, and return the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._on_signal, number)
+        self._loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
         watching = asyncio.create_task(
             self._liveness.watch(self._readiness.set_stalled, asyncio.sleep), name="liveness"
         )
@@ -118,6 +123,7 @@ class Server:
             return await self._live()
         finally:
             watching.cancel()
+            self._loader.close()
             await self._probes.stop(None)  # the last to stop: until here it reports NOT_SERVING
 
     def _on_signal(self, number: int) -> None:
@@ -125,6 +131,13 @@ class Server:
             log.critical("second signal; ending at once", extra={"event": "killed"})
             end_at_once(EXIT_FAILED)
         self._stop.set_result(number)
+
+    def _on_hangup(self) -> None:
+        """Reload on SIGHUP; end if it says that the terminal of the process was closed."""
+        if self._on_terminal and not os.isatty(2):
+            self._on_signal(signal.SIGHUP)
+        else:
+            self._reload()
 
     async def _live(self) -> int:
         try:
@@ -176,11 +189,27 @@ class Server:
             self._liveness.add("batches", lambda: executor.scheduler.heartbeat.stalled_seconds)
             bind(self._grpc, address, access.credentials)
         await self._grpc.start()
+        await self._open_admin(access)
         if api is not None and not start_api(api, config):
             self._api = api = None
+        if config.watch_models is not None:
+            self._watching = asyncio.create_task(
+                self._watch_models(config.watch_models), name="watch-models"
+            )
         self._readiness.set(serving=True)
         self._log_serving(address, http, api)
         return executor
+
+    async def _open_admin(self, access: AccessPolicy) -> None:
+        """Open the port of the admin service, if there is one."""
+        address = self._config.admin_address
+        if address is None:
+            return
+        servicer = AdminServicer(self._loader, self._models)
+        self._admin = build_admin_server(servicer, access.administrators, self._on_grpc)
+        port = bind(self._admin, address, access.credentials, "--admin-address")
+        await self._admin.start()
+        log.info("the admin service listens", extra={"event": "admin_listening", "port": port})
 
     def _log_serving(self, address: Address, http: Address, api: HttpServer | None) -> None:
         """Log the models: the default one, which a terminal shows with the addresses, last."""
@@ -246,55 +275,37 @@ class Server:
         return self._liveness.stalled_at is not None
 
     async def _load(self) -> Executor | None:
-        """Load one model after the other, and return their executor; None if a signal came first.
+        """Load the models, and return their executor; None if a signal came first.
 
         Raises:
             ConfigError, BundleError, ExportFailed: a model cannot be served.
         """
-        entries, executor = entries_of(self._config), None
-        for number, (config, default) in enumerate(entries, 1):
-            self._steps.begin(number, len(entries))
-            runtime = await self._load_model(config)
-            if runtime is None:
-                return None
-            if executor is None:
-                executor = Executor(self._config, runtime.workers.streams, self._on_lost)
-            model = assemble(runtime, config, self._metrics, executor, self._tracing)
-            try:
-                self._models.add(model, default=default)
-            except ValueError as error:
-                raise ConfigError(f"model {number} of {len(entries)}: {error}") from None
-        return executor
-
-    async def _load_model(self, config: Config) -> Runtime | None:
-        """Return the runtime of a model, checked and warm; None if a signal came first."""
-        preparing = asyncio.create_task(prepare(config, os.environ, self._steps), name="prepare")
-        await asyncio.wait((preparing, self._stop), return_when=asyncio.FIRST_COMPLETED)
-        if self._stop.done():  # Ctrl-C ends an export too, which is no failure then
-            preparing.cancel()
-            await asyncio.gather(preparing, return_exceptions=True)
-            return None
-        config = dataclasses.replace(config, model=(), bundle=preparing.result())
-        loader = ThreadPoolExecutor(1, thread_name_prefix="load")
-        loading = self._loop.run_in_executor(loader, self._load_now, config)
-        loader.shutdown(wait=False)  # after the load
+        loading = asyncio.wrap_future(self._loader.submit(self._loader.start))
         await asyncio.wait((loading, self._stop), return_when=asyncio.FIRST_COMPLETED)
-        return loading.result() if loading.done() else None
+        if not self._stop.done():
+            return loading.result()
+        self._loader.close()  # Ctrl-C ends an export too, which is no failure then
+        loading.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        return None
 
-    def _load_now(self, config: Config) -> Runtime:
-        stand_behind()  # includes the threads that the libraries start
-        if config.bundle is not None:
-            check_memory(config, config.bundle, memory_limit())
-        runtime = load(config, self._steps)
-        self._steps(WARMING_UP)
-        with fitting():
-            runtime.warm_up(config.warm_up_lengths)
-        # These objects stay: collecting them now and then would stop all threads for 20 ms.
-        gc.collect()
-        gc.freeze()
-        trim()
-        warn_if_short(runtime, memory_limit())
-        return runtime
+    def _reload(self) -> None:
+        """Have the changed models loaded; no error is raised."""
+        log.info("looking for changed models", extra={"event": "reloading"})
+        with contextlib.suppress(Unavailable):
+            self._loader.submit(self._loader.reload)
+
+    async def _watch_models(self, seconds: float) -> None:
+        """Reload after a change, once it is complete: two looks have seen the same."""
+        loader = self._loader
+        with contextlib.suppress(Unavailable):  # the process ends
+            seen = loaded = await asyncio.wrap_future(loader.submit(loader.state))
+            while True:
+                await asyncio.sleep(seconds)
+                state = await asyncio.wrap_future(loader.submit(loader.state))
+                if state == seen != loaded:
+                    loaded = state
+                    self._reload()
+                seen = state
 
     async def _until_stopped(self, executor: Executor) -> int:
         await asyncio.wait((self._stop, self._lost), return_when=asyncio.FIRST_COMPLETED)
@@ -318,6 +329,11 @@ class Server:
             return EXIT_FAILED
         log.info("stopped", extra={"event": "stopped"})
         return EXIT_OK
+
+    def _on_models(self) -> None:
+        """Notify health watchers that other models are served. From any thread."""
+        with contextlib.suppress(RuntimeError):  # the process ends
+            self._loop.call_soon_threadsafe(self._readiness.models_changed)
 
     def _on_lost(self, error: EngineLost | None) -> None:
         self._loop.call_soon_threadsafe(self._lose, error)
@@ -347,6 +363,9 @@ class Server:
         """Finish the calls in flight, take no more, and return how many outlast the grace time."""
         log.info("draining", extra={"event": "draining", "calls": self._in_flight.count})
         self._readiness.set(serving=False)
+        self._loader.close()
+        if self._admin is not None:
+            await self._admin.stop(None)
         await asyncio.sleep(self._config.drain_delay_seconds)
         self._in_flight.closed = True
         self._servicers.drain()

@@ -15,7 +15,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from headlight.pb import headlight_pb2
+from headlight.pb.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from headlight.pb.headlight_pb2_grpc import add_HeadlightServiceServicer_to_server
+from headlight_service.app.admin_servicer import AdminServicer
 from headlight_service.app.health import Readiness
 from headlight_service.app.listen_addresses import REASONS, PortTaken, taken
 from headlight_service.app.operational_http import MOST_CONNECTIONS, SHARE_OF_DESCRIPTORS
@@ -55,7 +57,8 @@ log = logging.getLogger("headlight_service.app.server_setup")
 MOST_API, MOST_API_TLS, MOST_GRPC, MOST_HEALTH = 4096, 1024, 16384, 1024
 HANDSHAKE_MS = 5000  # for TLS and the settings of HTTP/2
 
-GRPC, HEALTH = "grpc", "health"  # names of the gRPC servers
+ADMIN_BYTES = 64 << 10  # of a message of the admin service: names
+GRPC, HEALTH, ADMIN = "grpc", "health", "admin"  # names of the gRPC servers
 
 
 class Servicers:
@@ -157,6 +160,33 @@ def build_health_server(readiness: Readiness, observe: Callable[[str, Change], N
         return server
 
     return GrpcServer(HEALTH, make, observe)
+
+
+def build_admin_server(
+    servicer: AdminServicer,
+    authenticator: Authenticator | None,
+    observe: Callable[[str, Change], None],
+) -> GrpcServer:
+    """Return a server of only the admin service, not started. Call it within its event loop.
+
+    Its calls are no requests to a model: the counts of the loads are the loader's.
+    """
+    limits = {
+        "grpc.so_reuseport": 0,
+        "grpc.max_receive_message_length": ADMIN_BYTES,
+        "grpc.max_concurrent_streams": 16,
+        "grpc.max_allowed_incoming_connections": connection_limits().health,
+        "grpc.server_handshake_timeout_ms": HANDSHAKE_MS,
+    }
+    arrivals, metrics = Arrivals(PROBE_SECONDS, ADMIN_BYTES), Metrics()  # metrics without a reader
+
+    def make(bridge: Bridge) -> grpc.Server:
+        interceptor = Interceptor(bridge, metrics, InFlight(), arrivals, authenticator)
+        server = grpc.server(bridge.threads, interceptors=[interceptor], options=[*limits.items()])  # type: ignore[arg-type]
+        add_AdminServiceServicer_to_server(servicer, server)
+        return server
+
+    return GrpcServer(ADMIN, make, observe)
 
 
 def build_api(

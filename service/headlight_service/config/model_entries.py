@@ -29,6 +29,7 @@ SOURCE, NAME, ALIASES, DEFAULT = "source", "name", "aliases", "default"
 _GROUPS = (ModelOptions, ComputationOptions, TextOptions, RequestOptions, BatchOptions)
 _OF_THE_PROCESS = {
     *("model", "models", "bundle", "check", "any_model_name", "served_model_name"),
+    *("watch_models", "models_root"),
     *("threads", "streams", "stall_seconds", "bulk_batch_ms"),
     *("max_request_bytes", "max_unary_response_bytes"),
 }

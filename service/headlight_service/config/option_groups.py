@@ -60,6 +60,21 @@ class ModelOptions:
         "a TOML file of several models, in place of MODEL; see docs/serving/several-models.md",
         metavar="FILE",
     )
+    watch_models: float | None = option(
+        None,
+        between(0.1, 86400),
+        (
+            "look so often whether --models or the files of a model have changed, and replace "
+            "what did; SIGHUP always does (default: never)"
+        ),
+        metavar="SECONDS",
+    )
+    models_root: Path | None = option(
+        None,
+        Path,
+        "folder whose bundles `headlight admin load` may name, besides the given models",
+        metavar="DIR",
+    )
     revision: str | None = option(
         None, str, "branch, tag or commit of a Hub id (default: main)", metavar="NAME"
     )
@@ -226,6 +241,15 @@ class AddressOptions:
         ),
         metavar=HOST_PORT,
     )
+    admin_address: Address | None = option(
+        None,
+        address,
+        (
+            "address of the admin service, which loads and unloads models, with the TLS of --grpc; "
+            "it needs --admin-tokens or --tls-client-ca (default: none)"
+        ),
+        metavar=HOST_PORT,
+    )
     # At most 24 days: gRPC counts its milliseconds in 32 bits.
     max_connection_age_seconds: float = option(
         300.0,
@@ -270,6 +294,12 @@ class ClientOptions:
             "tokens, except health checks and, over HTTP, /, /health, /ping, /docs and "
             "/openapi.json"
         ),
+        metavar="FILE",
+    )
+    admin_tokens: Path | None = option(
+        None,
+        Path,
+        "file as for --auth-tokens; every call of --admin-address must bring one of its tokens",
         metavar="FILE",
     )
     quota_tokens_per_second: float | None = option(

@@ -63,7 +63,12 @@ class Config(
 
     def check_together(self) -> None:
         """Check that the options fit each other. Raises ConfigError."""
-        listening = {"--grpc": self.grpc, "--metrics": self.metrics, "--health": self.health}
+        listening = {
+            "--grpc": self.grpc,
+            "--metrics": self.metrics,
+            "--health": self.health,
+            "--admin-address": self.admin_address,
+        }
         if self.api is not API:  # the default port may be taken; see `build_api`
             listening["--api"] = self.api
         for (one, address), (other, other_address) in itertools.combinations(listening.items(), 2):
@@ -135,6 +140,15 @@ class Config(
                 (
                     "--tls-client-ca needs --tls-cert and --tls-key: "
                     "without TLS nobody shows a certificate"
+                ),
+            ),
+            (
+                self.admin_address is not None
+                and self.admin_tokens is None
+                and self.tls_client_ca is None,
+                (
+                    "--admin-address needs --admin-tokens or --tls-client-ca: "
+                    "without either, everybody who reaches it could replace the models"
                 ),
             ),
             (

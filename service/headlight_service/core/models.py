@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from headlight.description import Limits
-from headlight.errors import InvalidInput, NotFound, Reason, Unavailable
+from headlight.errors import HeadlightError, InvalidInput, NotFound, Reason, Unavailable
 from headlight.outputs.registry import OUTPUTS
 from headlight.results import ModelRef
 from headlight.runtime import Runtime
@@ -201,8 +201,10 @@ class Models:
         self._by_name: Mapping[str, ServedModel] = {}
         self._addresses: Mapping[str, ServedModel] = {}
         self._by_key = WeakValueDictionary[str, ServedModel]()
+        self._aliases: Mapping[str, ServedModel] = {}
         self._default: ServedModel | None = None
         self._limits: Limits | None = None
+        self._had_any = False
 
     def add(self, model: ServedModel, *, default: bool = False) -> None:
         """Serve one more model.
@@ -223,14 +225,15 @@ class Models:
 
         Raises:
             NotFound: there is none of that name.
-            ValueError: the new model does not have that name, or see `add`.
+            ValueError: the new model does not have the first name of the old one, or see `add`.
         """
-        if name not in new.names:
-            raise ValueError(f"{new.name} is not named {name}")
         with new.admission.lock:
             old = self.get(name)
+            if old.names[0] not in new.names:
+                raise ValueError(f"{new.names[0]} is not named {old.names[0]}")
             models = tuple(new if each is old else each for each in self._models)
-            self._replace(models, new if old is self._default else self._default)
+            aliases = {a: new if each is old else each for a, each in self._aliases.items()}
+            self._replace(models, new if old is self._default else self._default, aliases)
             self._by_key[new.key] = new
             old.retire()
         return old
@@ -248,8 +251,62 @@ class Models:
             old.retire()
         return old
 
-    def _replace(self, models: tuple[ServedModel, ...], default: ServedModel | None) -> None:
-        owners = {model.ref.name: model for model in reversed(models)}
+    def set_alias(self, alias: str, name: str) -> ServedModel:
+        """Let an alias address another model, in one step, and return that model.
+
+        It stays until `arrange`. A version that replaces the model takes it over.
+
+        Args:
+            alias: a new name, or an alias of any model.
+            name: of the model, as name or name@version.
+
+        Raises:
+            NotFound: there is none of that name.
+            ValueError: the alias is a model's own name.
+        """
+        with self.get(name).admission.lock:
+            model = self.get(name)
+            if any(alias in (each.names[0], each.ref.name, each.name) for each in self._models):
+                raise ValueError(f"{alias} is the name of a model, not an alias; choose another")
+            self._replace(self._models, self._default, {**self._aliases, alias: model})
+        return model
+
+    def arrange(
+        self, names: Mapping[ServedModel, Sequence[str]], default: ServedModel
+    ) -> list[ServedModel]:
+        """Serve some of the models and no others, in one step, and return the others; see `remove`.
+
+        Args:
+            names: names of each model besides those of its bundle, in the order of the models.
+            default: serves requests that name no model.
+
+        Raises:
+            ValueError: two models have one name and version; then nothing changes.
+        """
+        with default.admission.lock:
+            before = {model: model.names for model in names}
+            removed = [each for each in self._models if each not in names]
+            try:
+                for model, served_names in names.items():
+                    model.names = names_of(model.runtime, served_names)
+                self._replace(tuple(names), default, {})
+            except ValueError:
+                for model, kept in before.items():
+                    model.names = kept
+                raise
+            for each in removed:
+                each.retire()
+        return removed
+
+    def _replace(
+        self,
+        models: tuple[ServedModel, ...],
+        default: ServedModel | None,
+        aliases: Mapping[str, ServedModel] | None = None,
+    ) -> None:
+        aliases = self._aliases if aliases is None else aliases
+        aliases = {name: model for name, model in aliases.items() if model in models}
+        owners = {**{model.ref.name: model for model in reversed(models)}, **aliases}
         for model in models:
             owners |= {name: model for name in model.names if name not in owners}
         for model in models:
@@ -263,9 +320,10 @@ class Models:
         for model, address in first.items():
             model.name = address
         # In the order of the models.
-        listed = (name for model in models for name in (*model.names, model.name))
-        self._by_name = {name: owners[name] for name in listed}
+        listed = [name for model in models for name in (*model.names, model.name)]
+        self._by_name = {name: owners[name] for name in (*listed, *aliases)}
         self._addresses = owners
+        self._aliases = aliases
         limits = [dataclasses.asdict(model.limits) for model in models]
         self._limits = (
             Limits(**{name: max(each[name] for each in limits) for name in limits[0]})
@@ -274,11 +332,17 @@ class Models:
         )
         self._default = default or (models[0] if models else None)
         self._models = models
+        self._had_any = self._had_any or bool(models)
 
     @property
     def all(self) -> tuple[ServedModel, ...]:
         """All models, in the order in which they were added."""
         return self._models
+
+    @property
+    def default(self) -> ServedModel | None:
+        """The model of requests that name none."""
+        return self._default
 
     @property
     def by_name(self) -> Mapping[str, ServedModel]:
@@ -294,9 +358,10 @@ class Models:
 
         Raises:
             Unavailable: the first model is still being loaded.
+            NotFound: the last one was removed.
         """
         if self._limits is None:
-            raise Unavailable(Reason.LOADING)
+            raise self._none()
         return self._limits
 
     def addresses(self, model: ServedModel) -> tuple[str, ...]:
@@ -318,7 +383,7 @@ class Models:
 
         Raises:
             Unavailable: the first model is still being loaded.
-            NotFound: there is none of that name.
+            NotFound: there is none of that name, or none at all any more.
         """
         if name:
             model = self._addresses.get(name)
@@ -330,8 +395,12 @@ class Models:
         if model is not None:
             return model
         if self._default is None:
-            raise Unavailable(Reason.LOADING)
+            raise self._none()
         raise NotFound(Reason.NOT_SERVED, "model", names=", ".join(self._by_name))
+
+    def _none(self) -> HeadlightError:
+        """Return the error of a process without a model: not yet, or no longer."""
+        return NotFound(Reason.NO_MODEL) if self._had_any else Unavailable(Reason.LOADING)
 
     def bind(self, name: str = "") -> ServedModel:
         """Return the model of a request, which stays until the request releases it.

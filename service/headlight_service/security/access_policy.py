@@ -25,11 +25,13 @@ class AccessPolicy(NamedTuple):
     Attributes:
         credentials: TLS of the gRPC port; None: plaintext.
         authenticator: authentication; None: no tokens, and no quotas.
+        administrators: authentication of the admin service; None: its clients show certificates.
         tls: the same TLS for the HTTP frontend.
     """
 
     credentials: grpc.ServerCredentials | None = None
     authenticator: Authenticator | None = None
+    administrators: Authenticator | None = None
     tls: ssl.SSLContext | None = None
 
 
@@ -43,25 +45,39 @@ def security_of(config: Config, metrics: Metrics) -> AccessPolicy:
     Raises:
         ConfigError: a file cannot be used; the message names the option.
     """
-    credentials = tokens = tls = None
+    credentials = tls = None
     if config.tls_cert is not None and config.tls_key is not None:
-        files = (config.tls_cert, config.tls_key, config.tls_ca, config.tls_client_ca)
-        certificates = Certificates(*files, metrics.refused_tls().inc)
+        paths = (config.tls_cert, config.tls_key, config.tls_ca, config.tls_client_ca)
+        certificates = Certificates(*paths, metrics.refused_tls().inc)
         metrics.define_tls(lambda: certificates.expires)
         credentials, tls = certificates.credentials(), certificates.context()
-    if config.auth_tokens is not None:
-        tokens = AuthTokens(config.auth_tokens, metrics.refused_tokens().inc)
-        addresses = [config.grpc, *([] if config.api is None else [config.api])]
-        if credentials is None and not all(map(is_loopback, addresses)):
-            log.warning(
-                (
-                    "tokens are read in plaintext: anyone who sees the traffic can copy them; use "
-                    "--tls-cert, or a mesh that encrypts"
-                ),
-                extra={"event": "tokens_in_plaintext"},
-            )
+    files = {"--auth-tokens": config.auth_tokens, "--admin-tokens": config.admin_tokens}
+    known = dict[str, AuthTokens]()
+    if any(files.values()):
+        on_refused = metrics.refused_tokens().inc
+        known = {
+            option: AuthTokens(path, on_refused, option=option)
+            for option, path in files.items()
+            if path is not None
+        }
+    tokens, admin_tokens = map(known.get, files)
+    addresses = [] if tokens is None else [config.grpc, config.api]
+    addresses += [] if admin_tokens is None else [config.admin_address]
+    if credentials is None and not all(map(is_loopback, filter(None, addresses))):
+        log.warning(
+            (
+                "tokens are read in plaintext: anyone who sees the traffic can copy them; use "
+                "--tls-cert, or a mesh that encrypts"
+            ),
+            extra={"event": "tokens_in_plaintext"},
+        )
     needed = tokens is not None or config.quota_tokens_per_second is not None
-    return AccessPolicy(credentials, Authenticator(tokens) if needed else None, tls)
+    return AccessPolicy(
+        credentials=credentials,
+        authenticator=Authenticator(tokens) if needed else None,
+        administrators=admin_tokens and Authenticator(admin_tokens),
+        tls=tls,
+    )
 
 
 def is_loopback(address: Address) -> bool:

@@ -43,6 +43,7 @@ class AuthTokens:
         path: Path,
         on_refused: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
+        option: str = OPTION,
     ) -> None:
         """Read the file.
 
@@ -50,6 +51,7 @@ class AuthTokens:
             path: path of the file.
             on_refused: called if a changed file cannot be used.
             clock: monotonic clock, in seconds.
+            option: the option that names the file.
 
         Raises:
             ConfigError: naming the line, and never its content.
@@ -57,7 +59,7 @@ class AuthTokens:
         self._on_refused = on_refused
         self._clock = clock
         try:
-            self._file = Watched({OPTION: path}, parse, self._refused, clock)
+            self._file = Watched({option: path}, parse, self._refused, clock)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         self._names, self._looked = self._file.latest(), clock()
@@ -97,8 +99,9 @@ def parse(contents: Mapping[str, bytes]) -> dict[bytes, str]:
 
     Raises ValueError naming the line, and never its content.
     """
+    [content] = contents.values()
     try:
-        text = contents[OPTION].decode("ascii")
+        text = content.decode("ascii")
     except UnicodeDecodeError:
         raise ValueError(
             "the file holds characters beyond ASCII; names and tokens have none"

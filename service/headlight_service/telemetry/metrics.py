@@ -177,6 +177,12 @@ class Metrics:
             ("protocol", "method", "code"),
             registry=r,
         )
+        self.model_loads = Counter(
+            "headlight_model_loads",
+            "Versions of a model loaded while others are served, and those refused.",
+            ("model", "result"),
+            registry=r,
+        )
         r.register(DROPPED)
         self.ready = Gauge(
             "headlight_ready", "1 where requests can be answered, else 0.", registry=r

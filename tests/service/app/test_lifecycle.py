@@ -20,7 +20,7 @@ from headlight.description import Parity
 from headlight.errors import BundleError, DeviceLost, EngineError
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight_service.app import lifecycle as module
+from headlight_service.app import model_loader as module
 from headlight_service.app.health import LIVENESS, READY_NAMES, STARTUP
 from headlight_service.app.lifecycle import EXIT_BUNDLE, EXIT_FAILED, EXIT_OK, Server
 from headlight_service.app.model_preparation import ExportFailed

@@ -24,6 +24,7 @@ from typing import Any
 import headlight
 from headlight.bulk.signals import Terminated
 from headlight.cli import result_output
+from headlight.cli.admin_command import add_admin
 from headlight.cli.attention.attend_command import add_attend
 from headlight.cli.attention.heads_command import add_heads
 from headlight.cli.cache_command import add_cache
@@ -53,7 +54,7 @@ COMMANDS = {
     "ask a service": (
         *("embed", "rerank", "classify", "compare", "attend", "heads", "tokens", "info", "models"),
     ),
-    "be a service": ("serve", "export", "cache"),
+    "be a service": ("serve", "export", "cache", "admin"),
     "this machine": ("doctor", "completion"),
 }
 FIRST = """first commands to try:
@@ -90,6 +91,7 @@ def parser() -> CommandParser:
     for name, part in PARTS.items():
         commands.add_parser(name, help=part.summary)  # `headlight.cli.main` runs them
     add_cache(commands)
+    add_admin(commands)
     add_doctor(commands)
     add_completion(commands, top)
     summaries = {each.dest: each.help or "" for each in commands._choices_actions}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from headlight.bulk.signals import undisturbed
 from headlight.cli.doctor.default_ports import wait_for_start
@@ -96,6 +96,12 @@ def add_connection(made: argparse.ArgumentParser, *, model: bool = True) -> Any:
             ),
         )
     made.set_defaults(model="")
+    add_access(group)
+    return group
+
+
+def add_access(group: Any) -> None:
+    """Add the options of a connection besides the address: its time, TLS and a token."""
     group.add_argument(
         "--timeout", type=float, metavar="SECONDS", help="give up after so long; default: never"
     )
@@ -106,7 +112,7 @@ def add_connection(made: argparse.ArgumentParser, *, model: bool = True) -> Any:
         ("--tls-ca", "FILE", "trust these authorities, PEM; default: gRPC's"),
         ("--tls-cert", "FILE", "certificate to show, PEM; with --tls-key"),
         ("--tls-key", "FILE", "its key, PEM"),
-        ("--tls-server-name", "NAME", "the server's certificate is for this, not for --target"),
+        ("--tls-server-name", "NAME", "the server's certificate is for this, not for its address"),
         (
             "--token-file",
             "FILE",
@@ -114,7 +120,6 @@ def add_connection(made: argparse.ArgumentParser, *, model: bool = True) -> Any:
         ),
     ):
         group.add_argument(option, metavar=metavar, help=purpose)
-    return group
 
 
 def seconds(text: str) -> float:
@@ -251,9 +256,15 @@ class Undisturbed(Client):
             super().close()
 
 
+ClientT = TypeVar("ClientT", bound=Undisturbed)
+
+
 def connect(
-    arguments: argparse.Namespace, concurrency: int = 4, wait_for_ready: float = READY_SECONDS
-) -> Client:
+    arguments: argparse.Namespace,
+    concurrency: int = 4,
+    wait_for_ready: float = READY_SECONDS,
+    kind: type[ClientT] = Undisturbed,  # type: ignore[assignment]  # the default of the variable
+) -> ClientT:
     """Return a client for the common options, with up to `concurrency` calls at once.
 
     Raises:
@@ -265,7 +276,7 @@ def connect(
     token = None if token_file else os.environ.get("HEADLIGHT_TOKEN") or None
     wait_for_start(arguments.target, arguments.timeout)
     try:
-        return Undisturbed(
+        return kind(
             arguments.target,
             model=arguments.model,
             timeout=arguments.timeout,

@@ -33,7 +33,15 @@ from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.client.channel import ChannelT, ClientBase
 from headlight.comparison import CompareSpec
 from headlight.description import ModelDescription
-from headlight.errors import HeadlightError, InvalidInput, Overloaded, Phrase, Reason, Unavailable
+from headlight.errors import (
+    HeadlightError,
+    InvalidInput,
+    MixedWeights,
+    Overloaded,
+    Phrase,
+    Reason,
+    Unavailable,
+)
 from headlight.interface.arguments import Input, Prompting, Reading, as_list
 from headlight.interface.similarity import similarity
 from headlight.outputs.scores import ALL
@@ -49,9 +57,10 @@ from headlight.spec import (
 from headlight.wire.answer_checks import check_description
 from headlight.wire.client_codec import from_model, from_models
 
+MOST_ANEW = 2  # in a roll-out of replicas, lists of many requests may never be of one version
 LINGER_SECONDS = 0.25  # long enough for a status on its way; short if the server is gone
 DOCUMENTS: Mapping[Path, Path] = {("inputs",): ("documents",)}  # as measured here
-P = ParamSpec("P")
+P, T = ParamSpec("P"), TypeVar("T")
 UnaryT = TypeVar("UnaryT", Pooled, Tokenized, Compared, Ranked, Classified)
 Receive = Callable[[pb.EncodeStreamResponse], Iterable[Command]]
 
@@ -205,11 +214,15 @@ class ClientFlows(ClientBase[ChannelT]):
         **keywords: P.kwargs,
     ) -> Flow[UnaryT]:
         """Return the work that `make` creates, done by as many unary calls as it needs."""
-        deadline = self._deadline()
-        work: UnaryT = yield from self._laid_out(deadline, texts, make, *rest, **keywords)
-        requests = ((part, work.request(part)) for part in work.parts)
-        yield from self._send(method, requests, work.receive, deadline, work.large)
-        return work
+        deadline, inputs = self._deadline(), as_list(texts)
+
+        def once() -> Flow[UnaryT]:
+            work: UnaryT = yield from self._laid_out(deadline, inputs, make, *rest, **keywords)
+            requests = ((part, work.request(part)) for part in work.parts)
+            yield from self._send(method, requests, work.receive, deadline, work.large)
+            return work
+
+        return (yield from _of_one_version(once))
 
     def _stream(
         self,
@@ -221,8 +234,17 @@ class ClientFlows(ClientBase[ChannelT]):
         A lone request with a small answer is a unary call. Else there are as many streams as it
         needs.
         """
-        deadline = self._deadline()
-        work: Streamed = yield from self._laid_out(deadline, texts, make)
+        deadline, inputs = self._deadline(), as_list(texts)
+        return (yield from _of_one_version(lambda: self._streamed(deadline, inputs, make)))
+
+    def _streamed(
+        self,
+        deadline: float | None,
+        inputs: Sequence[Input],
+        make: Callable[[ModelDescription, str, list[Input]], Streamed],
+    ) -> Flow[list[Any]]:
+        """Return the results of the work that `make` creates, if all have the same weights."""
+        work: Streamed = yield from self._laid_out(deadline, inputs, make)
         if work.fits_message:
             requests = [(part, work.request(part)) for part in work.parts]
             again = Retries(deadline, Overloaded, Unavailable)
@@ -345,6 +367,18 @@ class ClientFlows(ClientBase[ChannelT]):
                 call.cancel()
 
         yield from in_order([work] if work.unanswered else [], 1, start, take, retries)
+
+
+def _of_one_version(once: Callable[[], Flow[T]]) -> Flow[T]:
+    """Return the result of a call of several requests, which is made anew if weights changed.
+
+    A model may be replaced between two requests of a list. Vectors of two versions do not compare,
+    so those of the first are dropped.
+    """
+    for _ in range(MOST_ANEW):
+        with contextlib.suppress(MixedWeights):
+            return (yield from once())
+    return (yield from once())
 
 
 def _fits_a_stream(refusal: Refusal) -> bool:

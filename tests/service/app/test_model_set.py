@@ -208,7 +208,7 @@ def test_an_engine_stays_while_it_computes_for_a_caller_that_left(process: Proce
     process.gates["rope"].opened.set()
     assert old.gone.wait(30)
     drop(old, process.metrics, process.executor)
-    with pytest.raises(Unavailable):
+    with pytest.raises(NotFound, match="no model is served here any more"):
         process.embed("rope")
 
 
@@ -241,9 +241,46 @@ def test_a_name_that_two_models_have_is_of_the_first_and_both_have_name_at_versi
     assert process.models.all == (first, second)
     process.models.remove("search")
     assert process.models.get("search") is second
-    with pytest.raises(ValueError, match="is not named other"):
-        process.models.swap("other", first)
+    with pytest.raises(ValueError, match="other is not named search"):
+        process.models.swap("search", process.load("rope", "other"))
     assert not second.retired
+
+
+def test_an_alias_moves_in_one_step_and_stays_with_the_next_version(
+    process: Process, expected: dict[str, Floats]
+) -> None:
+    first, second = process.load("rope", "a", "stable"), process.load("sinusoidal", "b")
+    process.models.add(first)
+    process.models.add(second)
+    assert process.models.get("stable") is first
+    assert process.models.set_alias("stable", f"b@{second.ref.version}") is second
+    np.testing.assert_allclose(process.embed("stable"), expected["sinusoidal"], atol=1e-6)
+    newer = process.load("sinusoidal", "b")
+    process.models.swap("b", newer)
+    assert process.models.get("stable") is newer
+    for own in ("a", "rope"):
+        with pytest.raises(ValueError, match="is the name of a model"):
+            process.models.set_alias(own, "b")
+    with pytest.raises(NotFound):
+        process.models.set_alias("stable", "nobody")
+    process.models.remove("b")
+    assert process.models.get("stable") is first, "as its entry says"
+
+
+def test_models_are_renamed_and_removed_in_one_step(process: Process) -> None:
+    first, second = process.load("rope", "a", "stable"), process.load("sinusoidal", "b")
+    third = process.load("rope", "c")
+    for each in (first, second, third):
+        process.models.add(each)
+    with pytest.raises(ValueError, match="is a name of another model"):
+        process.models.arrange({first: ["a"], third: ["a"]}, first)
+    assert process.models.get("stable") is first
+    assert process.models.arrange({second: ["b", "stable"], first: ["a"]}, second) == [third]
+    assert process.models.all == (second, first)
+    assert process.models.get("stable") is process.models.get() is second
+    assert third.retired
+    with pytest.raises(NotFound):
+        process.models.get("c")
 
 
 def test_a_request_keeps_the_version_that_it_was_decoded_for(

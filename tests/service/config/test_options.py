@@ -66,9 +66,13 @@ TEXTS = {
     "empty_texts": ("encode", "encode"),
     "check": ("true", True),
     "health": ("0.0.0.0:50052", Address("0.0.0.0", 50052)),
+    "admin_address": ("127.0.0.1:50053", Address("127.0.0.1", 50053)),
     **{
         name: ("file", Path("file"))
-        for name in ("tls_cert", "tls_key", "tls_ca", "tls_client_ca", "auth_tokens")
+        for name in (
+            *("tls_cert", "tls_key", "tls_ca", "tls_client_ca", "auth_tokens", "admin_tokens"),
+            "models_root",
+        )
     },
 }
 WITH = {  # options that another option requires
@@ -77,6 +81,7 @@ WITH = {  # options that another option requires
     "tls_ca": {"tls_cert": "c", "tls_key": "k"},
     "tls_client_ca": {"tls_cert": "c", "tls_key": "k"},
     "quota_tokens_per_second": {"auth_tokens": "t"},
+    "admin_address": {"admin_tokens": "t"},
 }
 
 

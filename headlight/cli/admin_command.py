@@ -21,7 +21,7 @@ VARIABLE, DEFAULT = "HEADLIGHT_ADMIN_ADDRESS", "127.0.0.1:50052"
 LIST_EXAMPLES = ("headlight admin list", "headlight admin list --format json")
 LOAD_EXAMPLES = ("headlight admin load search",)
 ALIAS_EXAMPLES = ("headlight admin alias stable search",)
-UNLOAD_EXAMPLES = ("headlight admin unload docs-sinusoidal",)
+UNLOAD_EXAMPLES = ("headlight admin unload search@8224d42715d6",)
 COLUMNS = ("name", "version", "served", "names", "source")
 
 
@@ -56,8 +56,8 @@ def add_admin(commands: Any) -> None:
         run_load,
         "serve the version that the source of a model has now",
         "NAME",
-        "It returns once that version answers. One that cannot be served is refused, and what was "
-        "served stays.",
+        "It returns once that version answers. One that cannot be served is refused,\n"
+        "and what was served stays.",
         LOAD_EXAMPLES,
     )
     loading.add_argument(
@@ -106,7 +106,7 @@ def _verb(
         name,
         help=summary,
         usage=usage,
-        description=f"{summary[0].upper()}{summary[1:]}. {notes}",
+        description=f"{summary[0].upper()}{summary[1:]}.\n\n{notes}",
         epilog=examples_text(examples),
     )
     group = made.add_argument_group("connection")

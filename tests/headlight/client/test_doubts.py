@@ -67,7 +67,7 @@ async def test_a_request_refused_by_a_stale_limit_succeeds_the_second_time_with_
         await ask(client)
 
 
-def test_the_description_is_fetched_again_after_mixed_weights(
+def test_a_list_that_met_two_versions_is_requested_anew(
     client: Client, servicer: FakeServicer
 ) -> None:
     client.model()
@@ -75,10 +75,11 @@ def test_the_description_is_fetched_again_after_mixed_weights(
         name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
     )
     servicer.ref = lambda call: other if call == 1 else REF
-    with pytest.raises(MixedWeights):
+    assert len(client.encode(["one"] * 20)) == 20
+    assert servicer.described == 2, "its limits may be others, too"
+    servicer.ref = lambda call: other if call % 2 else REF
+    with pytest.raises(MixedWeights):  # as in a roll-out of replicas
         client.encode(["one"] * 20)
-    client.encode(["one"])
-    assert servicer.described == 2
 
 
 async def test_model_always_fetches_the_current_description(

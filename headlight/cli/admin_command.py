@@ -31,8 +31,7 @@ class AdminClient(Undisturbed):
     def ask(self, method: str, request: Any) -> Any:
         """Return the response of a method. Raises HeadlightError."""
         call = getattr(AdminServiceStub(self._channel), method)
-        with self._errors():
-            return call(request, timeout=self._remaining(self._deadline()))
+        return self._run(self._ask(call, request, self._deadline()))
 
 
 def add_admin(commands: Any) -> None:

@@ -263,6 +263,8 @@ def test_a_service_killed_in_the_middle_of_a_swap_starts_with_one_version(
     killed.wait_for("reloading")
     killed.process.kill()
     killed.wait()
+    assert killed.process.stderr is not None
+    killed.process.stderr.close()
     with Service(f"--models={file}") as service:
         Replaced(shelf, expected, service, "", tmp_path, tmp_path).answers("search", "v1.1")
 

@@ -207,7 +207,7 @@ class Server:
             return
         servicer = AdminServicer(self._loader, self._models)
         self._admin = build_admin_server(servicer, access.administrators, self._on_grpc)
-        port = bind(self._admin, address, access.credentials, "--admin-address")
+        port = bind(self._admin, address, access.admin_credentials, "--admin-address")
         await self._admin.start()
         log.info("the admin service listens", extra={"event": "admin_listening", "port": port})
 
@@ -296,14 +296,12 @@ class Server:
 
     async def _watch_models(self, seconds: float) -> None:
         """Reload after a change, once it is complete: two looks have seen the same."""
-        loader = self._loader
+        loader, seen = self._loader, self._loader.attempted
         with contextlib.suppress(Unavailable):  # the process ends
-            seen = loaded = await asyncio.wrap_future(loader.submit(loader.state))
             while True:
                 await asyncio.sleep(seconds)
                 state = await asyncio.wrap_future(loader.submit(loader.state))
-                if state == seen != loaded:
-                    loaded = state
+                if state == seen != loader.attempted:
                     self._reload()
                 seen = state
 

@@ -86,7 +86,11 @@ class Row(NamedTuple):
 
 
 class ModelLoader:
-    """Loader of a process. `submit` runs one of the other methods on its thread."""
+    """Loader of a process. `submit` runs one of the other methods on its thread.
+
+    Attributes:
+        attempted: the state before the start, or before the last reload.
+    """
 
     def __init__(
         self,
@@ -122,6 +126,7 @@ class ModelLoader:
         self._problems = dict[Key, str]()  # why the last load was refused
         self._preparing: Future[Path] | None = None
         self._closed = False
+        self.attempted: Identity = ()
         # Includes the threads that libraries start.
         self._thread = ThreadPoolExecutor(1, "load", initializer=stand_behind)
 
@@ -151,7 +156,7 @@ class ModelLoader:
         Raises:
             ConfigError, BundleError, ExportFailed: a model cannot be served.
         """
-        entries = entries_of(self._config)
+        self.attempted, entries = self.state(), entries_of(self._config)
         for number, entry in enumerate(entries, 1):
             self._steps.begin(number, len(entries))
             loaded = self._open(entry, self._prepare(entry.config, self._steps), self._steps)
@@ -170,6 +175,7 @@ class ModelLoader:
         The names, the default model and the removals of the file hold only once all its models are
         loaded: a model whose new version is refused must not lose the old one.
         """
+        self.attempted = self.state()
         try:
             entries = self._entries()
             for entry in entries.values():

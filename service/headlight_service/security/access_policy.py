@@ -25,12 +25,14 @@ class AccessPolicy(NamedTuple):
     Attributes:
         credentials: TLS of the gRPC port; None: plaintext.
         authenticator: authentication; None: no tokens, and no quotas.
+        admin_credentials: those of the admin service, which has a port of its own.
         administrators: authentication of the admin service; None: its clients show certificates.
         tls: the same TLS for the HTTP frontend.
     """
 
     credentials: grpc.ServerCredentials | None = None
     authenticator: Authenticator | None = None
+    admin_credentials: grpc.ServerCredentials | None = None
     administrators: Authenticator | None = None
     tls: ssl.SSLContext | None = None
 
@@ -45,12 +47,13 @@ def security_of(config: Config, metrics: Metrics) -> AccessPolicy:
     Raises:
         ConfigError: a file cannot be used; the message names the option.
     """
-    credentials = tls = None
+    credentials = admin_credentials = tls = None
     if config.tls_cert is not None and config.tls_key is not None:
         paths = (config.tls_cert, config.tls_key, config.tls_ca, config.tls_client_ca)
         certificates = Certificates(*paths, metrics.refused_tls().inc)
         metrics.define_tls(lambda: certificates.expires)
         credentials, tls = certificates.credentials(), certificates.context()
+        admin_credentials = certificates.credentials()
     files = {"--auth-tokens": config.auth_tokens, "--admin-tokens": config.admin_tokens}
     known = dict[str, AuthTokens]()
     if any(files.values()):
@@ -75,6 +78,7 @@ def security_of(config: Config, metrics: Metrics) -> AccessPolicy:
     return AccessPolicy(
         credentials=credentials,
         authenticator=Authenticator(tokens) if needed else None,
+        admin_credentials=admin_credentials,
         administrators=admin_tokens and Authenticator(admin_tokens),
         tls=tls,
     )

@@ -56,7 +56,6 @@ class Certificates:
             self._files = Watched(files, parse, self._refused)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        self._given = self._files.latest()
 
     @property
     def expires(self) -> float:
@@ -67,10 +66,35 @@ class Certificates:
         return self._files.latest().expires
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return credentials of a port, which checks the files at each handshake."""
+        """Return credentials of one port, which checks the files at each handshake."""
+        in_use = self._files.latest()
+
+        def renewed() -> grpc.ServerCertificateConfiguration | None:
+            """Return the configuration if it changed since the port's last handshake.
+
+            Called on gRPC's threads, where an exception fails the handshake.
+            """
+            nonlocal in_use
+            try:
+                latest = self._files.latest()
+            except Exception as error:
+                log.error(
+                    "a certificate could not be checked",
+                    extra={"event": "tls_failure", **describe(error)},
+                )
+                return None
+            if latest is in_use:
+                return None
+            in_use = latest
+            log.info(
+                "a new certificate is in use",
+                extra={"event": "tls_renewed", "expires": latest.expires},
+            )
+            return latest.configuration
+
         given: grpc.ServerCredentials = grpc.dynamic_ssl_server_credentials(
-            self._given.configuration,
-            self._renewed,  # type: ignore[arg-type]  # None, for no change, is unknown to the stubs
+            in_use.configuration,
+            renewed,  # type: ignore[arg-type]  # None, for no change, is unknown to the stubs
             self._mutual,
         )
         return given
@@ -90,27 +114,6 @@ class Certificates:
 
         first.sni_callback = renew  # also called for clients that send no name
         return first
-
-    def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return the configuration if it changed since the last handshake; None: unchanged.
-
-        Called on gRPC's threads, where an exception fails the handshake.
-        """
-        try:
-            latest = self._files.latest()
-        except Exception as error:
-            log.error(
-                "a certificate could not be checked",
-                extra={"event": "tls_failure", **describe(error)},
-            )
-            return None
-        if latest is self._given:
-            return None
-        self._given = latest
-        log.info(
-            "a new certificate is in use", extra={"event": "tls_renewed", "expires": latest.expires}
-        )
-        return latest.configuration
 
     def _refused(self, problem: str) -> None:
         self._on_refused()

@@ -11,7 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from headlight.archive import to_json
 from headlight.cli.files import say, show
 from headlight.cli.result_output import aligned
-from headlight.cli.shared_options import Undisturbed, add_access, connect
+from headlight.cli.shared_options import Undisturbed, add_access, connect_as
 from headlight.command_parser import CommandParser, examples_text
 from headlight.pb import admin_pb2 as pb
 from headlight.pb.admin_pb2_grpc import AdminServiceStub
@@ -122,7 +122,7 @@ def _verb(
 
 
 def _ask(arguments: argparse.Namespace, method: str, request: Any) -> Any:
-    with connect(arguments, kind=AdminClient) as client:
+    with connect_as(AdminClient, arguments) as client:
         return client.ask(method, request)
 
 

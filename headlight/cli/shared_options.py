@@ -260,17 +260,24 @@ ClientT = TypeVar("ClientT", bound=Undisturbed)
 
 
 def connect(
-    arguments: argparse.Namespace,
-    concurrency: int = 4,
-    wait_for_ready: float = READY_SECONDS,
-    kind: type[ClientT] = Undisturbed,  # type: ignore[assignment]  # the default of the variable
-) -> ClientT:
+    arguments: argparse.Namespace, concurrency: int = 4, wait_for_ready: float = READY_SECONDS
+) -> Client:
     """Return a client for the common options, with up to `concurrency` calls at once.
 
     Raises:
         UsageError: an option cannot be used; for target and timeout, InvalidInput.
         DeadlineExceeded: a service on this machine takes longer to start than --timeout.
     """
+    return connect_as(Undisturbed, arguments, concurrency, wait_for_ready)
+
+
+def connect_as(
+    kind: type[ClientT],
+    arguments: argparse.Namespace,
+    concurrency: int = 4,
+    wait_for_ready: float = READY_SECONDS,
+) -> ClientT:
+    """Return a client of a kind; the rest is as for `connect`."""
     # A token is not an option: every user of a machine sees all command lines.
     token_file = arguments.token_file or os.environ.get("HEADLIGHT_TOKEN_FILE") or None
     token = None if token_file else os.environ.get("HEADLIGHT_TOKEN") or None

@@ -60,7 +60,8 @@ from headlight.wire.client_codec import from_model, from_models
 MOST_ANEW = 2  # in a roll-out of replicas, lists of many requests may never be of one version
 LINGER_SECONDS = 0.25  # long enough for a status on its way; short if the server is gone
 DOCUMENTS: Mapping[Path, Path] = {("inputs",): ("documents",)}  # as measured here
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 UnaryT = TypeVar("UnaryT", Pooled, Tokenized, Compared, Ranked, Classified)
 Receive = Callable[[pb.EncodeStreamResponse], Iterable[Command]]
 

@@ -221,11 +221,11 @@ def test_no_request_names_a_place_outside_the_root(replaced: Replaced, name: str
         metadata = (("authorization", f"Bearer {TOKEN}"),)
         with pytest.raises(grpc.RpcError) as refused:
             stub.LoadModel(admin_pb2.LoadModelRequest(name=name), metadata=metadata)
-        assert refused.value.code() is grpc.StatusCode.NOT_FOUND  # type: ignore[attr-defined]
+        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
         for token in ((), (("authorization", "Bearer another-token-of-nobody"),)):
             with pytest.raises(grpc.RpcError) as denied:
                 stub.ListModels(admin_pb2.ListModelsRequest(), metadata=token)
-            assert denied.value.code() is grpc.StatusCode.UNAUTHENTICATED  # type: ignore[attr-defined]
+            assert denied.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_health_watchers_learn_that_a_model_came_was_replaced_and_has_gone(

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.otlp import Tracing
 
 log = logging.getLogger("headlight_service.app.model_loader")
-T, P = TypeVar("T"), ParamSpec("P")
+T = TypeVar("T")
+P = ParamSpec("P")
 BELOW_ROOT = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)  # no step leads upwards
 FILE_LABEL = "models-file"  # as `model` of the metric, if the file itself cannot be used
 Key = tuple[str, str]  # first name, empty if the bundle gives it, and source
@@ -166,6 +167,9 @@ class ModelLoader:
                 self._release(loaded.model)
                 raise ConfigError(f"model {number} of {len(entries)}: {error}") from None
             self._loaded[key_of(entry)] = loaded
+        for label in (FILE_LABEL, *map(label_of, entries)):
+            for result in ("loaded", "refused"):  # else `increase` would miss the first of each
+                self._metrics.model_loads.labels(label, result)
         assert self._executor is not None
         return self._executor
 
@@ -369,20 +373,17 @@ class ModelLoader:
             folder = root / name
             inside = real_folder(folder).is_relative_to(os.path.realpath(root))
             if inside and (folder / MANIFEST).is_file():
-                reset = {"models": None, "bundle": None, "bundle_sha256": None}
                 config = dataclasses.replace(
-                    self._config, model=(str(folder),), served_model_name=(), **reset
+                    self._config,
+                    model=(str(folder),),
+                    models=None,
+                    bundle=None,
+                    bundle_sha256=None,
+                    served_model_name=(),
                 )
                 return Entry(config)
-        places = " or ".join(
-            filter(
-                None,
-                (
-                    "the options" if self._config.models is None else str(self._config.models),
-                    root and f"a bundle below {root}",
-                ),
-            )
-        )
+        file, below = self._config.models, "" if root is None else f" or a bundle below {root}"
+        places = f"an entry of {'the options' if file is None else file}{below}"
         raise NotFound(f"{name!r:.200} is not {places}")
 
     def _arrange(self, entries: Mapping[Key, Entry]) -> None:

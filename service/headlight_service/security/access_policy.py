@@ -79,7 +79,7 @@ def security_of(config: Config, metrics: Metrics) -> AccessPolicy:
         credentials=credentials,
         authenticator=Authenticator(tokens) if needed else None,
         admin_credentials=admin_credentials,
-        administrators=admin_tokens and Authenticator(admin_tokens),
+        administrators=None if admin_tokens is None else Authenticator(admin_tokens),
         tls=tls,
     )
 

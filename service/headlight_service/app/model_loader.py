@@ -440,9 +440,8 @@ class ModelLoader:
     def _drop(self, model: ServedModel) -> None:
         assert self._executor is not None
         drop(model, self._metrics, self._executor)
-        log.info(f"{model.key} has gone", extra={"event": "model_gone", "model_name": model.name})
-        del model
         collect()
+        log.info(f"{model.key} has gone", extra={"event": "model_gone", "model_name": model.name})
 
     def _release(self, model: ServedModel) -> None:
         """Give up a model that has not got its name, with its lanes and its engine."""

@@ -38,8 +38,13 @@ def test_every_metric_of_a_scrape_has_a_row_with_its_type_and_its_meaning() -> N
 def test_every_command_is_listed_with_its_help() -> None:
     page = reference.commands()
     names = re.findall(r"^## headlight (.*)$", page, re.MULTILINE)
-    clients = ["embed", "rerank", "classify", "compare", "attend", "heads", "tokens", "info", "models"]
-    others = ["serve", "export", "cache list", "cache remove", "doctor", "completion"]
+    clients = [
+        *("embed", "rerank", "classify", "compare", "attend", "heads", "tokens", "info", "models"),
+    ]
+    others = [
+        *("serve", "export", "cache list", "cache remove"),
+        *("admin load", "admin unload", "admin alias", "admin list", "doctor", "completion"),
+    ]
     assert names == clients + others
     for option in ("--target HOST:PORT", "--max-items ITEMS", "--pooling NAME"):
         assert option in page

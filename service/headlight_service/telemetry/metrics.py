@@ -179,7 +179,7 @@ class Metrics:
         )
         self.model_loads = Counter(
             "headlight_model_loads",
-            "Versions of a model loaded while others are served, and those refused.",
+            "Versions loaded into a running service, or refused; by the name of the entry.",
             ("model", "result"),
             registry=r,
         )

@@ -187,6 +187,10 @@ def test_a_model_of_the_command_line_overrides_that_of_the_environment(
         ((*BUNDLE, "--tls-ca", "a"), "--tls-ca needs --tls-cert and --tls-key"),
         ((*BUNDLE, "--tls-client-ca", "a"), "--tls-client-ca needs --tls-cert and --tls-key"),
         (
+            (*BUNDLE, "--admin-address", "127.0.0.1:50052", "--auth-tokens", "t"),
+            "--admin-address needs --admin-tokens or --tls-client-ca",
+        ),
+        (
             (*BUNDLE, "--quota-tokens-per-second", "9"),
             "needs --auth-tokens or --tls-client-ca; without either",
         ),

@@ -40,6 +40,7 @@ def filled() -> Metrics:
     metrics = Metrics()
     metrics.of("m")
     metrics.requests.labels("grpc", "Encode", "OK").inc()
+    metrics.model_loads.labels("m", "loaded").inc()
     metrics.serve(**ABOUT, gauges=dict.fromkeys(GAUGES, lambda: 7))
     return metrics
 

@@ -17,7 +17,7 @@ from headlight_service.frontends.oip.inference_stream import InferenceStream
 from headlight_service.frontends.oip.model_views import configuration, metadata, view_of, views
 
 EXTENSIONS = ("model_configuration", "schedule_policy", "binary_tensor_data", "parameters")
-NO_LOADING = "models are chosen when the service starts; restart it with another --bundle"
+NO_LOADING = "models are not loaded and unloaded here; the admin service does, on its own address"
 NO_STATISTICS = "statistics are metrics here: GET /metrics on the port of --metrics"
 NO_SHARED_MEMORY = "shared memory is not served; send tensors in the message"
 NO_SETTINGS = "options of the service set its log and its tracing; see headlight serve --help"

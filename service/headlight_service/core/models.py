@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -25,6 +26,7 @@ from headlight_service.core.scheduler.scheduler import Scheduler
 from headlight_service.telemetry.metrics import ModelMetrics
 
 _SERIAL = itertools.count(1)
+KEY = re.compile(r"@.*#\d+$", re.DOTALL)  # name@version#number; no name ends so
 RENAME = "serve another version, swap it, or give one of them another name"
 LEAST_TOKEN_INFO_BYTES = 8  # for one token in an answer: id, piece, start, end, special, segment
 
@@ -217,8 +219,8 @@ class Models:
             ValueError: another model has its first name, and the same version.
         """
         with model.admission.lock:
+            self._by_key[model.key] = model  # first: a request may be decoded for it at once
             self._replace((*self._models, model), model if default else self._default)
-            self._by_key[model.key] = model
 
     def swap(self, name: str, new: ServedModel) -> ServedModel:
         """Replace a model in one step, and return the old one; see `remove`.
@@ -233,8 +235,8 @@ class Models:
                 raise ValueError(f"{new.names[0]} is not named {old.names[0]}")
             models = tuple(new if each is old else each for each in self._models)
             aliases = {a: new if each is old else each for a, each in self._aliases.items()}
-            self._replace(models, new if old is self._default else self._default, aliases)
             self._by_key[new.key] = new
+            self._replace(models, new if old is self._default else self._default, aliases)
             old.retire()
         return old
 
@@ -413,6 +415,8 @@ class Models:
             NotFound: see `get`.
         """
         decoded_for = self._by_key.get(name)
+        if decoded_for is None and KEY.search(name):
+            raise Unavailable(Reason.REPLACED)
         while True:
             model = decoded_for or self.get(name)
             with model.admission.lock:

@@ -298,6 +298,8 @@ def test_a_request_keeps_the_version_that_it_was_decoded_for(
     assert old.gone.wait(30)
     with pytest.raises(Unavailable, match="send it again"):
         process.embed(old.key)
+    with pytest.raises(Unavailable, match="send it again"):
+        process.embed(f"{new.key}0")  # of a version that nothing refers to any more
     np.testing.assert_allclose(process.embed(new.key), expected["sinusoidal"], atol=1e-6)
 
 

@@ -111,6 +111,7 @@ def registry() -> CollectorRegistry:
     metrics.grpc_started.labels(**method)
     metrics.grpc_handled.labels(**method, grpc_code="")
     metrics.grpc_seconds.labels(**method)
+    metrics.model_loads.labels("", "")
     metrics.of("")
     names = dict.fromkeys(OPEN, "")
     metrics.serve(**names, gauges=dict.fromkeys(GAUGES, lambda: 0.0))

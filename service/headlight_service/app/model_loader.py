@@ -125,6 +125,7 @@ class ModelLoader:
         self._executor: Executor | None = None
         self._loaded = dict[Key, Loaded]()
         self._problems = dict[Key, str]()  # why the last load was refused
+        self._leaving = list[ServedModel]()
         self._preparing: Future[Path] | None = None
         self._closed = False
         self.attempted: Identity = ()
@@ -167,7 +168,7 @@ class ModelLoader:
                 self._release(loaded.model)
                 raise ConfigError(f"model {number} of {len(entries)}: {error}") from None
             self._loaded[key_of(entry)] = loaded
-        for label in (FILE_LABEL, *map(label_of, entries)):
+        for label in (FILE_LABEL, *map(label_of, self._loaded)):
             for result in ("loaded", "refused"):  # else `increase` would miss the first of each
                 self._metrics.model_loads.labels(label, result)
         assert self._executor is not None
@@ -208,7 +209,7 @@ class ModelLoader:
             raise self._refused(FILE_LABEL, ("", FILE_LABEL), error) from None
         for key, entry in entries.items():
             loaded = self._loaded.get(key)
-            if name == label_of(entry) or (loaded and name in loaded.model.names):
+            if name == label_of(key) or (loaded and name in loaded.model.names):
                 return self._load(entry, entries)
         entry = self._below_root(name)
         return self._load(entry, entries, by_admin=True)
@@ -250,10 +251,11 @@ class ModelLoader:
         """Return all models, and those of which no version could be loaded. From any thread."""
         problems = dict(self._problems)
         rows = [
-            Row(label_of(each.entry), source_of(each.entry), each.model, problems.pop(key, ""))
+            Row(label_of(key), source_of(each.entry), each.model, problems.pop(key, ""))
             for key, each in self._loaded.items()
         ]
-        return rows + [Row(*key, None, problem) for key, problem in problems.items()]
+        refused = (Row(label_of(key), key[1], None, problem) for key, problem in problems.items())
+        return [*rows, *refused]
 
     def state(self) -> Identity:
         """Return what a change of the file or of a source changes. Only metadata are read."""
@@ -303,13 +305,13 @@ class ModelLoader:
                 self._release(loaded.model)
                 raise
         except Exception as error:  # whatever it is, the old version stays
-            raise self._refused(label_of(entry), key, error) from None
+            raise self._refused(label_of(key), key, error) from None
         self._problems.pop(key, None)
         others = {k: each for k, each in self._loaded.items() if each.model is not old}
         by_admin = before.by_admin if before else by_admin
         self._loaded = {**others, key: loaded._replace(by_admin=by_admin)}
-        self._metrics.model_loads.labels(label_of(entry), "loaded").inc()
-        self._changed("model_loaded", f"{label_of(entry)} is now {loaded.model.key}", loaded.model)
+        self._metrics.model_loads.labels(label_of(key), "loaded").inc()
+        self._changed("model_loaded", f"{label_of(key)} is now {loaded.model.key}", loaded.model)
         if old is not None:
             self._drop_later(old)
         return loaded.model
@@ -334,6 +336,7 @@ class ModelLoader:
         Raises:
             BundleError, ValueError: it cannot be served.
         """
+        self._drop_leaving()
         identity = identity_of(bundle)
         folder = real_folder(bundle)  # if a link is swapped meanwhile, all files are still of one
         config = dataclasses.replace(entry.config, model=(), bundle=folder)
@@ -396,6 +399,7 @@ class ModelLoader:
         except ValueError as error:
             raise ConfigError(f"{self._config.models}: {error}") from None
         self._loaded = {k: self._loaded[k]._replace(entry=each) for k, each in entries.items()}
+        self._problems = {}
         for model in removed:
             self._unloaded(model)
         self._on_change()
@@ -430,14 +434,20 @@ class ModelLoader:
         self._drop_later(model)
 
     def _drop_later(self, model: ServedModel) -> None:
-        """Give the memory of a retired model back, before the next load begins.
+        """Give the memory of a retired model back soon, at the latest before the next load.
 
-        So there are at most two versions in memory, however long a request lasts.
+        So there is one version too many in memory at most, however long a request lasts.
         """
+        self._leaving.append(model)
         with contextlib.suppress(RuntimeError):  # the process ends
-            self._thread.submit(self._drop, model)
+            self._thread.submit(self._drop_leaving)
+
+    def _drop_leaving(self) -> None:
+        while self._leaving:
+            self._drop(self._leaving.pop())
 
     def _drop(self, model: ServedModel) -> None:
+        """Wait for the last request of a retired model, and give its memory back."""
         assert self._executor is not None
         drop(model, self._metrics, self._executor)
         collect()
@@ -480,9 +490,9 @@ def source_of(entry: Entry) -> str:
     return str(config.bundle or next(iter(config.model), SHIPPED))
 
 
-def label_of(entry: Entry) -> str:
-    """Return the name of an entry before its bundle is read; else the end of its source."""
-    name, source = key_of(entry)
+def label_of(key: Key) -> str:
+    """Return the name of an entry, as far as it is known before its bundle is read."""
+    name, source = key
     return name or source.rstrip("/").rpartition("/")[2]
 
 

@@ -64,10 +64,10 @@ class AdminServiceServicer(object):
     """
 
     def LoadModel(self, request, context):
-        """Serves the version that the source of a model has now. It returns once that version answers;
-        an old version has ended by then only for new requests. Nothing happens if it is served already.
-        A version that cannot be served fails with INVALID_ARGUMENT and the reason. A deadline ends the
-        wait, not the load.
+        """Serves the version that the source of a model has now, and returns once it takes the requests.
+        Requests in flight end on the old version. Nothing happens if that version is served already.
+        One that cannot be served fails with INVALID_ARGUMENT and the reason. A deadline ends the wait,
+        not the load.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

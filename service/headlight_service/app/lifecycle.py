@@ -123,7 +123,7 @@ class Server:
             return await self._live()
         finally:
             watching.cancel()
-            self._loader.close()
+            await self._loader.close()
             await self._probes.stop(None)  # the last to stop: until here it reports NOT_SERVING
 
     def _on_signal(self, number: int) -> None:
@@ -284,7 +284,7 @@ class Server:
         await asyncio.wait((loading, self._stop), return_when=asyncio.FIRST_COMPLETED)
         if not self._stop.done():
             return loading.result()
-        self._loader.close()  # Ctrl-C ends an export too, which is no failure then
+        await self._loader.close()  # Ctrl-C ends an export too, which is no failure then
         loading.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return None
 
@@ -361,7 +361,7 @@ class Server:
         """Finish the calls in flight, take no more, and return how many outlast the grace time."""
         log.info("draining", extra={"event": "draining", "calls": self._in_flight.count})
         self._readiness.set(serving=False)
-        self._loader.close()
+        await self._loader.close()
         if self._admin is not None:
             await self._admin.stop(None)
         await asyncio.sleep(self._config.drain_delay_seconds)

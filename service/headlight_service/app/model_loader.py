@@ -126,7 +126,7 @@ class ModelLoader:
         self._loaded = dict[Key, Loaded]()
         self._problems = dict[Key, str]()  # why the last load was refused
         self._leaving = list[ServedModel]()
-        self._preparing: Future[Path] | None = None
+        self._preparing: asyncio.Task[Path] | None = None
         self._closed = False
         self.attempted: Identity = ()
         # Includes the threads that libraries start.
@@ -143,12 +143,13 @@ class ModelLoader:
         except RuntimeError:
             raise Unavailable("the service is shutting down") from None
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Begin nothing more, and end an export. A load that has begun is not waited for."""
         self._closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
         if self._preparing is not None:
             self._preparing.cancel()
+            await asyncio.gather(self._preparing, return_exceptions=True)
 
     # Work of the loader's thread.
 
@@ -317,14 +318,18 @@ class ModelLoader:
         return loaded.model
 
     def _prepare(self, config: Config, steps: StartupSteps) -> Path:
-        """Resolve the source; export it on the event loop, which can cancel that."""
-        if self._closed:
-            raise Unavailable(Reason.ENDING)
-        self._preparing = asyncio.run_coroutine_threadsafe(
-            prepare(config, os.environ, steps), self._loop
-        )
+        """Resolve the source; export it on the event loop, where `close` can end that."""
+
+        async def prepared() -> Path:
+            if self._closed:
+                raise Unavailable(Reason.ENDING)
+            self._preparing = self._loop.create_task(
+                prepare(config, os.environ, steps), name="prepare"
+            )
+            return await self._preparing
+
         try:
-            return self._preparing.result()
+            return asyncio.run_coroutine_threadsafe(prepared(), self._loop).result()
         except CancelledError:
             raise Unavailable(Reason.ENDING) from None
 

@@ -18,11 +18,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 from headlight.errors import HeadlightError, InvalidInput, NotFound, Reason, Unavailable
-from headlight.model_store.model_source import MANIFEST, SHIPPED
+from headlight.model_store.model_source import MANIFEST
 from headlight.runtime import Runtime
 from headlight_service.app.allocator import collect
 from headlight_service.app.assembly import assemble, drop, fitting, load
 from headlight_service.app.executor import Executor
+from headlight_service.app.model_identity import (
+    Identity,
+    Key,
+    identity_of,
+    key_of,
+    label_of,
+    real_folder,
+    source_of,
+    stat_of,
+)
 from headlight_service.app.model_preparation import ExportFailed, prepare
 from headlight_service.app.resources import check_memory
 from headlight_service.app.startup_steps import WARMING_UP, StartupSteps
@@ -45,8 +55,6 @@ T = TypeVar("T")
 P = ParamSpec("P")
 BELOW_ROOT = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)  # no step leads upwards
 FILE_LABEL = "models-file"  # as `model` of the metric, if the file itself cannot be used
-Key = tuple[str, str]  # first name, empty if the bundle gives it, and source
-Identity = tuple[object, ...]  # of the files of a folder
 
 
 class Loaded(NamedTuple):
@@ -265,7 +273,7 @@ class ModelLoader:
         except ConfigError:
             entries = {}
         sources = [identity_of(Path(source_of(entry))) for entry in entries.values()]
-        return (self._config.models and _stat(self._config.models), *sources)
+        return (self._config.models and stat_of(self._config.models), *sources)
 
     # Its parts.
 
@@ -482,40 +490,3 @@ def check_replaces(old: ServedModel | None, runtime: Runtime, names: Sequence[st
             raise ValueError(f"its {what} is {after}, that of {old.name} {before}; {remedy}")
     if old.names[0] not in names:
         raise ValueError(f"it is named {names[0]}, and replaces {old.names[0]}; {remedy}")
-
-
-def key_of(entry: Entry) -> Key:
-    """Return what an entry is known by when the file is read again."""
-    return next(iter(entry.config.served_model_name), ""), source_of(entry)
-
-
-def source_of(entry: Entry) -> str:
-    """Return the source of an entry, as the options have it."""
-    config = entry.config
-    return str(config.bundle or next(iter(config.model), SHIPPED))
-
-
-def label_of(key: Key) -> str:
-    """Return the name of an entry, as far as it is known before its bundle is read."""
-    name, source = key
-    return name or source.rstrip("/").rpartition("/")[2]
-
-
-def real_folder(bundle: Path) -> Path:
-    """Return the folder of a bundle's files without links. Kubernetes mounts volumes as links."""
-    return Path(os.path.realpath(bundle / MANIFEST)).parent
-
-
-def identity_of(bundle: Path) -> Identity:
-    """Return the place of a bundle, and names, sizes and times of its files. No file is read."""
-    folder = real_folder(bundle)
-    files = (Path(at) / name for at, _, names in os.walk(folder) for name in names)
-    return (str(folder), *sorted((str(file), *_stat(file)) for file in files))
-
-
-def _stat(file: Path) -> tuple[int, ...]:
-    try:
-        status = os.stat(file)
-    except OSError:
-        return ()
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

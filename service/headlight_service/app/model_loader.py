@@ -149,7 +149,7 @@ class ModelLoader:
         try:
             return self._thread.submit(work, *arguments, **keywords)
         except RuntimeError:
-            raise Unavailable("the service is shutting down") from None
+            raise Unavailable(Reason.ENDING) from None
 
     async def close(self) -> None:
         """Begin nothing more, and end an export. A load that has begun is not waited for."""
@@ -298,8 +298,11 @@ class ModelLoader:
         """
         key = key_of(entry)
         before, steps = self._loaded.get(key), StartupSteps()
+        by_admin = before.by_admin if before else by_admin
         try:
             bundle = self._prepare(entry.config, steps)
+            if by_admin and not self._is_below_root(bundle):  # a link may be another one by now
+                raise ValueError(f"{bundle} leads out of {self._config.models_root}")
             if before and before.is_of(entry) and before.identity == identity_of(bundle):
                 self._problems.pop(key, None)
                 return before.model
@@ -317,7 +320,6 @@ class ModelLoader:
             raise self._refused(label_of(key), key, error) from None
         self._problems.pop(key, None)
         others = {k: each for k, each in self._loaded.items() if each.model is not old}
-        by_admin = before.by_admin if before else by_admin
         self._loaded = {**others, key: loaded._replace(by_admin=by_admin)}
         self._metrics.model_loads.labels(label_of(key), "loaded").inc()
         self._changed("model_loaded", f"{label_of(key)} is now {loaded.model.key}", loaded.model)
@@ -387,8 +389,7 @@ class ModelLoader:
         root = self._config.models_root
         if root is not None and BELOW_ROOT.fullmatch(name):
             folder = root / name
-            inside = real_folder(folder).is_relative_to(os.path.realpath(root))
-            if inside and (folder / MANIFEST).is_file():
+            if self._is_below_root(folder) and (folder / MANIFEST).is_file():
                 config = dataclasses.replace(
                     self._config,
                     model=(str(folder),),
@@ -401,6 +402,10 @@ class ModelLoader:
         file, below = self._config.models, "" if root is None else f" or a bundle below {root}"
         places = f"an entry of {'the options' if file is None else file}{below}"
         raise NotFound(f"{name!r:.200} is not {places}")
+
+    def _is_below_root(self, folder: Path) -> bool:
+        root = self._config.models_root
+        return root is not None and real_folder(folder).is_relative_to(os.path.realpath(root))
 
     def _arrange(self, entries: Mapping[Key, Entry]) -> None:
         """Serve the models of the entries and no others, by their names, in one step."""

@@ -323,7 +323,7 @@ Reason = enum.Enum(
         "PART_OF_PAIR": "is not a text; this model reads a query and a passage as a pair of texts",
         "MASK_OF_QUERY": (
             "masks the query alone, which this model reads together with each passage; "
-            "send a mask with each passage"
+            "give a mask with each passage"
         ),
         "NO_QUERY_TOKENS": "has no token but special ones, and attention is that of its tokens",
         "QUERIES_DIFFER": (

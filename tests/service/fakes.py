@@ -67,7 +67,7 @@ def manifest(**changes: Any) -> Manifest:
         "tokenizer": "tokenizer.json",
         "files": {},
         "source": {},
-        "outputs": ("pooled", "tokens", "spans", "attention", "hidden", "token_info"),
+        "outputs": ("pooled", "tokens", "attention", "hidden", "token_info", "spans"),
     }
     return Manifest(**{**values, **changes})
 
@@ -170,6 +170,9 @@ class FakeTokenizer:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
+    def takes_prompt(self, kind: str) -> bool:
+        return kind == "text"
+
     def encode(
         self,
         text: str,
@@ -247,6 +250,7 @@ class FakeRuntime:
     select = Runtime.select
     _check_attends = Runtime._check_attends
     _gives_no = Runtime._gives_no
+    check_prompt = Runtime.check_prompt
 
     def model(self) -> ModelDescription:
         return self._description

@@ -296,9 +296,9 @@ def test_a_request_keeps_the_version_that_it_was_decoded_for(
     for handle in (holding, late):
         np.testing.assert_allclose(vectors(handle), expected["rope"], atol=1e-6)
     assert old.gone.wait(30)
-    with pytest.raises(Unavailable, match="send it again"):
+    with pytest.raises(Unavailable, match="repeat the request"):
         process.embed(old.key)
-    with pytest.raises(Unavailable, match="send it again"):
+    with pytest.raises(Unavailable, match="repeat the request"):
         process.embed(f"{new.key}0")  # of a version that nothing refers to any more
     np.testing.assert_allclose(process.embed(new.key), expected["sinusoidal"], atol=1e-6)
 

@@ -121,7 +121,14 @@ async def test_limits_are_reported_and_enforced(serve: Serve) -> None:
         told = await service.stub.GetModel(pb.GetModelRequest())
         assert (told.limits.max_items, told.limits.max_request_tokens) == (2, 2500)
         assert told.limits.max_stream_output_bytes >= 4 * LAYERS * HEADS * 2000**2
-        assert list(told.info.outputs) == ["pooled", "tokens", "attention", "hidden", "token_info"]
+        assert list(told.info.outputs) == [
+            "pooled",
+            "tokens",
+            "attention",
+            "hidden",
+            "token_info",
+            "spans",
+        ]
         assert list(told.info.accepts) == ["text", "ids"]
         assert told.parity[0].tolerance == pytest.approx(1e-5)
         texts = [text_of(1500), text_of(1500)]
@@ -136,7 +143,7 @@ async def test_a_model_without_tokenizer_or_attention_refuses_them(serve: Serve)
         told = (await service.stub.GetModel(pb.GetModelRequest())).info
         assert (list(told.accepts), list(told.outputs)) == (
             ["ids"],
-            ["pooled", "tokens", "token_info"],
+            ["pooled", "tokens", "token_info", "spans"],
         )
         error = await refused(service.stub.Encode(request()), grpc.StatusCode.INVALID_ARGUMENT)
         assert error.details() == "inputs[0].text: this model takes ids"
@@ -145,7 +152,7 @@ async def test_a_model_without_tokenizer_or_attention_refuses_them(serve: Serve)
 async def test_attention_can_be_switched_off(serve: Serve) -> None:
     async with serve(FakeRuntime(attend=False), attention="off") as service:
         told = await service.stub.GetModel(pb.GetModelRequest())
-        assert list(told.info.outputs) == ["pooled", "tokens", "token_info"]
+        assert list(told.info.outputs) == ["pooled", "tokens", "token_info", "spans"]
         assert told.limits.max_stream_output_bytes == 64 << 20
         await service.stub.Encode(request())
         for name, wanted in (("attention", pb.AttentionOutput()), ("hidden", pb.HiddenOutput())):

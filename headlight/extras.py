@@ -29,6 +29,7 @@ RANGES: dict[str, dict[str, str]] = {
         "onnxscript": ">=0.6,<0.8",
         "safetensors": ">=0.5",
         "huggingface_hub": ">=1",
+        "jinja2": ">=3.1",
     },
     "int8": {"nncf": ">=3.4,<3.5"},
     "otel": {"opentelemetry-sdk": ">=1.45", "opentelemetry-exporter-otlp-proto-grpc": ">=1.45"},

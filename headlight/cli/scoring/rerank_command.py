@@ -10,9 +10,17 @@ from typing import Any
 import numpy as np
 
 from headlight.analysis.terminal_view import fit
-from headlight.cli.compare.compare_command import passages_of, positive
+from headlight.cli.compare.compare_command import (
+    BEST,
+    PASSAGES,
+    Passages,
+    best_explained,
+    passages_of,
+    positive,
+)
+from headlight.cli.compare.comparison_output import comparison_json, comparison_text
 from headlight.cli.embed.embed_options import add_local, encoder_of
-from headlight.cli.files import terminal_width
+from headlight.cli.files import screen, terminal_width
 from headlight.cli.output_files import count_text, write_result
 from headlight.cli.result_output import numbers
 from headlight.cli.shared_options import (
@@ -24,6 +32,8 @@ from headlight.cli.shared_options import (
     command,
 )
 from headlight.client.channel import READY_SECONDS
+from headlight.comparison import Comparison, EvidenceSpec
+from headlight.interface.encoder import Encoder
 from headlight.printable import escaped
 from headlight.results import LabelScore, ModelRef, RankedDocument
 from headlight.spec import TRUNCATE
@@ -38,6 +48,7 @@ EXAMPLES = (
     'headlight rerank "join two paths" texts.txt',
     'headlight rerank "join two paths" texts.jsonl --top-n 2 --format json',
     'headlight rerank "join two paths" texts.txt --out ranks.json',
+    'headlight rerank "join two paths" texts.txt --top-n 2 --why',
 )
 
 
@@ -67,6 +78,21 @@ def add_rerank(commands: Any) -> None:
     group.add_argument(
         "--top-n", type=positive, metavar="N", help="show the N best; default: all documents"
     )
+    group = made.add_argument_group("evidence")
+    group.add_argument(
+        "--why",
+        action="store_true",
+        help=(
+            "show how far each logit falls without a part of the document or the query, an "
+            f"encoding for each part; of the {PASSAGES} best, if --top-n is absent"
+        ),
+    )
+    group.add_argument(
+        "--unit",
+        choices=("token", "word", "sentence"),
+        default="word",
+        help="parts of --why; default: word",
+    )
     group = made.add_argument_group("reading")
     group.add_argument(
         "--truncate",
@@ -88,21 +114,51 @@ def run_rerank(arguments: argparse.Namespace) -> None:
     """Run `headlight rerank`."""
     documents = passages_of(arguments, "documents")
     arguments.places = documents.places  # of errors
+    reading = {
+        "truncate": arguments.truncate,
+        "special_tokens": arguments.special_tokens,
+        "priority": arguments.priority or "bulk",
+    }
     with encoder_of(arguments, CALLS_AT_ONCE, READY_SECONDS) as encoder:
-        found = encoder.rerank(
-            arguments.query,
-            documents.texts,
-            top_n=arguments.top_n,
-            truncate=arguments.truncate,
-            special_tokens=arguments.special_tokens,
-            priority=arguments.priority or "bulk",
-        )
+        if arguments.why:
+            comparison, documents = explained(encoder, arguments, documents, reading)
+            write_explained(arguments, comparison, documents)
+            return
+        query, texts = arguments.query, documents.texts
+        found = encoder.rerank(query, texts, top_n=arguments.top_n, **reading)
         ref = encoder.model().ref
     write_result(
         arguments,
         what=f"scores of {count_text(len(found), 'document')}",
         text=lambda: ranks_text(found, documents.places, terminal_width(arguments.out)),
         json=lambda: ranks_json(arguments.query, found, documents.places, ref),
+    )
+
+
+def explained(
+    encoder: Encoder, arguments: argparse.Namespace, documents: Passages, reading: dict[str, Any]
+) -> tuple[Comparison, Passages]:
+    """Return the best documents with what their scores fall by without each part."""
+
+    def compare(some: Passages, **outputs: Any) -> Comparison:
+        arguments.places = some.places  # of errors
+        return encoder.compare(arguments.query, some.texts, sort=True, **outputs, **reading)
+
+    evidence = [EvidenceSpec(method="occlusion", unit=arguments.unit)]
+    return best_explained(compare, documents, arguments.top_n or PASSAGES, evidence=evidence)
+
+
+def write_explained(
+    arguments: argparse.Namespace, comparison: Comparison, documents: Passages
+) -> None:
+    """Write the documents with their evidence, as `headlight compare` does."""
+    texts = arguments.query, documents.texts, documents.places
+    unit, out = arguments.unit, screen(arguments.out)
+    write_result(
+        arguments,
+        what=f"evidence for {count_text(len(documents.texts), 'document')}",
+        text=lambda: comparison_text(comparison, *texts, unit, BEST, *out),
+        json=lambda: comparison_json(comparison, *texts, unit, BEST),
     )
 
 

@@ -16,10 +16,9 @@ from headlight.spec import Truncate
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int]
-# A document is cut only by a template of pairs, which no request names.
-Truncation = Literal[
-    "refuse", "cut_end", "cut_start", "cut_second", "cut_document", "cut_document_start"
-]
+Truncation = Literal["refuse", "cut_end", "cut_start", "cut_second"]
+# How tokens are cut: a template of pairs cuts the document alone, whatever is requested.
+Cut = Truncation | Literal["cut_document", "cut_document_start"]
 TRUNCATIONS: Mapping[Truncate, Truncation] = {
     "refuse": "refuse",
     "end": "cut_end",
@@ -105,7 +104,7 @@ def _checked(field: str, reason: Reason, values: Sequence[int], count: int) -> I
 
 
 def truncate(
-    stays: Marks, second: Marks, most: int, truncation: Truncation, *, prompt: bool = False
+    stays: Marks, second: Marks, most: int, truncation: Cut, *, prompt: bool = False
 ) -> Ids:
     """Return the tokens that are left: int64 [most], ascending.
 

@@ -20,7 +20,7 @@ from headlight.errors import InvalidInput, Reason
 from headlight.runtime.tokenization.input_checks import (
     FROM_START,
     SECOND_ALONE,
-    Truncation,
+    Cut,
     truncate,
 )
 from headlight.runtime.tokenization.pair_encoding import Encoding
@@ -78,7 +78,7 @@ class LongTexts(NamedTuple):
 
     read: Callable[[Value], Encoding]
     max_length: int
-    truncation: Truncation
+    truncation: Cut
     prompt: str
     most: int | None
     reach: int

@@ -14,7 +14,7 @@ from headlight.errors import BundleError, InvalidInput, Reason
 from headlight.runtime.bundle.file_contents import File
 from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight.runtime.bundle.pair_template import PairTemplate
-from headlight.runtime.tokenization.input_checks import Truncation, truncate
+from headlight.runtime.tokenization.input_checks import Cut, Truncation, truncate
 from headlight.runtime.tokenization.long_texts import (
     CHARACTERS_PER_TOKEN,
     LongTexts,
@@ -37,7 +37,7 @@ from headlight.spec import EmptyTexts, SpecialTokens
 SHORT_CHARACTERS = 512
 PARTS = ("first", "second")  # of a pair
 # A template's pairs are cut in their documents alone.
-OF_DOCUMENTS: Mapping[Truncation, Truncation] = {
+OF_DOCUMENTS: Mapping[Truncation, Cut] = {
     "refuse": "refuse",
     "cut_end": "cut_document",
     "cut_second": "cut_document",
@@ -215,7 +215,7 @@ class Tokenizer:
             [found] = self._encode_each([part.value], *options, with_info=with_info)
             yield part.placed(found, value)
 
-    def _cut(self, value: Value, truncation: Truncation) -> Truncation:
+    def _cut(self, value: Value, truncation: Truncation) -> Cut:
         """Return how an input is truncated."""
         documents = self._pairs is not None and not isinstance(value, str)
         return OF_DOCUMENTS[truncation] if documents else truncation
@@ -322,7 +322,7 @@ class Tokenizer:
         self,
         encoding: Encoding,
         prompt: str,
-        truncation: Truncation | None,
+        truncation: Cut | None,
         special: Sequence[bool] | None,
         special_tokens: SpecialTokens,
     ) -> Tokenized:

@@ -212,7 +212,7 @@ def test_a_description_is_the_same_but_for_the_limits(
 
 
 def test_every_method_has_the_same_arguments_with_asyncio() -> None:
-    assert {"embed", "attend", "rerank"} <= set(METHODS)
+    assert {"encode", "attend", "rerank"} <= set(METHODS)
     for name in METHODS:
         expected = inspect.signature(getattr(Encoder, name))
         for kind in (Client, Runtime):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from headlight.cli.commands import main
+from headlight.comparison import EvidenceSpec
 from headlight.runtime import Runtime
 from tests import scorers
 from tests.headlight.conftest import Pipe
@@ -64,6 +65,31 @@ def test_documents_come_by_score_with_their_lines(run: Run, reranker: Path, tmp_
     np.testing.assert_allclose(
         [each["logit"] for each in found], [each.logit for each in expected[:2]], atol=1e-5
     )
+
+
+def test_scores_are_explained(run: Run, reranker: Path) -> None:
+    with Runtime(reranker, threads=1) as runtime:
+        comparison = runtime.compare(
+            *(QUERY, DOCUMENTS),
+            truncate="end",
+            sort=True,
+            evidence=[EvidenceSpec(method="occlusion", unit="word")],
+        )
+    best = comparison.passages[0]
+    arguments = ("rerank", QUERY, "--local", str(reranker), "--why", "--top-n", "2")
+    stdin = "\n".join(DOCUMENTS)
+    code, out, err = run(*arguments, stdin=stdin)
+    assert (code, err) == (0, "")
+    assert f"{best.score:.3f}" in out
+    assert "what is red" in out
+    _, out, _ = run(*arguments, "--format", "json", stdin=stdin)
+    shown = json.loads(out)["passages"]
+    assert len(shown) == 2
+    assert shown[0]["place"] == f"standard input, line {best.index + 1}"
+    expected = best.evidence_by("occlusion")
+    largest = [float(expected.weights[at]) for at in expected.largest(3)]
+    found = sorted((each["weight"] for each in shown[0]["evidence"][0]["units"]), reverse=True)
+    np.testing.assert_allclose(found[:3], largest[: len(found[:3])], atol=1e-4)
 
 
 def test_texts_have_their_labels(run: Run, classifier: Path) -> None:

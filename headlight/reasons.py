@@ -435,6 +435,11 @@ Reason = enum.Enum(
             "has no buffer for {datatype} of the shape {shape}; send {itemsize} bytes for "
             "each element"
         ),
+        # Changes of the served models
+        "UNNAMED": "is empty; name a model, as name or name@version",
+        "LAST_MODEL": "is the last model; load another one first",
+        "ALIAS_FORM": "must be 1 to 200 printable characters, without a comma",
+        "NOT_LOADED": "was not loaded, and what was served stays: {problem}",
         # Models, tokens and load: not invalid input
         "NOT_SERVED": "not served here; there is {names}",
         "OTHER_VERSION": "{name} has only version {version}; leave it out",

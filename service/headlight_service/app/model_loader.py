@@ -231,10 +231,10 @@ class ModelLoader:
             InvalidInput: it is the last one, or no name.
         """
         if not name:
-            raise InvalidInput("name", "is empty; name a model, as name or name@version")
+            raise InvalidInput("name", Reason.UNNAMED)
         model = self._models.get(name)
         if self._models.all == (model,):
-            raise InvalidInput("name", "is the last model; load another one first")
+            raise InvalidInput("name", Reason.LAST_MODEL)
         self._models.remove(name)
         self._loaded = {k: each for k, each in self._loaded.items() if each.model is not model}
         self._unloaded(model)
@@ -248,7 +248,7 @@ class ModelLoader:
             InvalidInput: the alias cannot be a name, or is a model's own.
         """
         if not MODEL_NAME.fullmatch(alias):
-            raise InvalidInput("alias", "must be 1 to 200 printable characters, without a comma")
+            raise InvalidInput("alias", Reason.ALIAS_FORM)
         try:
             model = self._models.set_alias(alias, name)
         except ValueError as error:
@@ -439,7 +439,7 @@ class ModelLoader:
         collect()
         if isinstance(error, ExportFailed):
             return Unavailable(problem)
-        return InvalidInput("name", f"was not loaded, and what was served stays: {problem}")
+        return InvalidInput("name", Reason.NOT_LOADED, problem=problem)
 
     def _changed(self, event: str, message: str, model: ServedModel) -> None:
         ref, names = model.ref, list(self._models.addresses(model))

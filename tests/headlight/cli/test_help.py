@@ -18,7 +18,7 @@ GROUPS = {
     "embed": [
         *("input", "reading", "vectors", "output", "tables", "in this process", "connection"),
     ],
-    "rerank": ["input", "reading", "output", "in this process", "connection"],
+    "rerank": ["input", "evidence", "reading", "output", "in this process", "connection"],
     "classify": ["input", "reading", "output", "tables", "in this process", "connection"],
     "compare": ["input", "evidence", "reading", "output", "connection"],
     "attend": ["input", "heads", "reading", "output", "connection"],

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import grpc
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from headlight import (
     Unavailable,
 )
 from headlight.client.call_flow import MOST_RETRIES, Retries
+from headlight.errors import MixedWeights
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_model import DIM, REF
 from tests.headlight.fake_server import FakeServicer, Refusal
@@ -46,8 +49,9 @@ def test_vectors_of_two_versions_are_never_mixed(client: Client, servicer: FakeS
     other = pb.ModelRef(
         name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
     )
-    servicer.ref = lambda call: other if call == 3 else REF
-    with pytest.raises(Unavailable, match="different weights"):
+    calls = itertools.count()
+    servicer.ref = lambda call: other if next(calls) % 2 else REF
+    with pytest.raises(MixedWeights, match="different weights"):
         client.encode(TEXTS)
 
 

@@ -203,11 +203,12 @@ def test_attention_beyond_the_bytes_that_a_spec_allows_is_refused(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_description_is_the_same_but_for_the_limits(
+def test_a_description_is_the_same_but_for_limits_and_names(
     encoders: dict[str, Encoder], kind: str
 ) -> None:
     found, expected = encoders[kind].model(), encoders["Client"].model()
-    assert dataclasses.replace(found, limits=expected.limits) == expected
+    # Nor does a runtime have the names of a service.
+    assert dataclasses.replace(found, limits=expected.limits, names=expected.names) == expected
     assert found.similarity == "dot"
 
 

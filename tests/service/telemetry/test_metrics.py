@@ -101,7 +101,7 @@ def test_versions_of_one_name_share_series_which_end_with_the_last() -> None:
         sample.name
         for family in families(metrics).values()
         for sample in family.samples
-        if "model" in sample.labels
+        if "model" in sample.labels and family.name != "headlight_model_loads"
     ]
 
 

@@ -37,6 +37,7 @@ SERIES = {
     "headlight_grpc_restarts_total": "",
     "headlight_stuck": "",
     "headlight_provider_fallback": "model",
+    "headlight_model_loads_total": "model result",
     "headlight_model_info": "model version sha256 provider precision positions",
 }
 VALUES = {  # of the labels whose sets are closed and which every scrape shows, from the first
@@ -46,8 +47,9 @@ VALUES = {  # of the labels whose sets are closed and which every scrape shows, 
     ("headlight_stage_seconds_bucket", "stage"): {"tokenize", "queue", "infer", "total"},
     ("headlight_output_bytes_total", "output"): {
         *("pooled", "tokens", "attention", "hidden"),
-        *("spans", "comparison"),
+        *("spans", "scores", "comparison"),
     },
+    ("headlight_model_loads_total", "result"): {"loaded", "refused"},
     ("headlight_cancelled_total", "stage"): {"tokenize", "queue", "infer", "send"},
     ("headlight_log_lines_dropped_total", "reason"): {"rate", "queue_full", "failed"},
     ("headlight_rejected_total", "reason"): {

@@ -139,8 +139,8 @@ WRONG_USES = {
     "a family that is not supported": WrongUse(
         lambda scene: [scene.configure(model_type="t5")], "'t5' is not a supported family; supp"
     ),
-    "a model with a head for another task": WrongUse(
-        classifier, "gives classes, which is not exported yet, .* export with --pooling"
+    "a model whose head was not saved": WrongUse(
+        classifier, "have no classifier.weight, .* with --task embed --pooling mean or cls"
     ),
     "quantized weights": WrongUse(
         lambda scene: [scene.configure(quantization_config={"quant_method": "awq"})],
@@ -162,7 +162,7 @@ WRONG_USES = {
         "is a bundle already; leave out --pooling",
     ),
     "two models": WrongUse(
-        lambda scene: [TINY, "--bundle", str(scene.bundle)], "MODEL is .*; give one of them"
+        lambda scene: [TINY, "--bundle", str(scene.bundle)], "MODEL is .*; give one$"
     ),
     "a bundle of another format": WrongUse(
         lambda scene: [scene.manifest(format_version=99)], "format_version", code=3

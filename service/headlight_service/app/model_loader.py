@@ -177,7 +177,8 @@ class ModelLoader:
                 self._release(loaded.model)
                 raise ConfigError(f"model {number} of {len(entries)}: {error}") from None
             self._loaded[key_of(entry)] = loaded
-        for label in (FILE_LABEL, *map(label_of, self._loaded)):
+        labels = [*map(label_of, self._loaded)]
+        for label in (FILE_LABEL, *labels) if self._config.models else labels:
             for result in ("loaded", "refused"):  # else `increase` would miss the first of each
                 self._metrics.model_loads.labels(label, result)
         assert self._executor is not None

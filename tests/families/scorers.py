@@ -29,7 +29,7 @@ KINDS = {
         | {"classifier_pooling": "mean", "classifier_bias": True, "classifier_activation": "silu"},
     ),
     **{name: MODELS[name] for name in ("llama", "mistral-local", "qwen2", "qwen3")},
-    "electra": MODELS["electra"],
+    "electra": ("Electra", SIZES | {"embedding_size": 20}),
     "electra, embeddings as wide": ("Electra", SIZES | {"embedding_size": 30}),
 }
 

@@ -98,7 +98,7 @@ class Outputs:
         attention = (
             encoder.attention(texts, self.attention, **self.reading) if self.attention else []
         )
-        scores = encoder.scores(texts, **_without_prompt(self.reading)) if self.scores else []
+        scores = encoder.scores(texts, **self.reading) if self.scores else []
         models += _models(tokens) + _models(spans) + _models(attention) + _models(scores)
         return Encoded(pooled, tokens, spans, attention, scores, models)
 
@@ -183,10 +183,6 @@ def spans_spec(spans: Literal["sentences"] | Windows | SpansSpec | None) -> Span
 
 def _fields(spec: TokensSpec | SpansSpec) -> dict[str, Any]:
     return {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
-
-
-def _without_prompt(reading: Reading) -> dict[str, Any]:
-    return {name: value for name, value in reading.items() if not name.startswith("prompt")}
 
 
 def _models(

@@ -173,6 +173,9 @@ class FakeTokenizer:
     def takes_prompt(self, kind: str) -> bool:
         return kind == "text"
 
+    def around_pair(self, prompt: str) -> int:
+        return 0
+
     def encode(
         self,
         text: str,

@@ -94,11 +94,16 @@ class PairReader:
     """Reads pairs by a template. Special tokens are those of the template, and if asked the texts'.
 
     Threads may share it.
+
+    Attributes:
+        takes_prompt: whether the template has a place for a prompt.
+        size: characters of the template.
     """
 
     def __init__(self, template: PairTemplate, spellings: Iterable[str]) -> None:
         """Prepare; `spellings` are those of the tokenizer's special tokens."""
         self.takes_prompt = bool(template.prompted)
+        self.size = max(sum(map(len, each)) for each in (template.plain, template.prompted))
         self._template = template
         known = sorted({each for each in spellings if each}, key=len, reverse=True)
         self._spelled = re.compile("|".join(map(re.escape, known)) or "(?!)")

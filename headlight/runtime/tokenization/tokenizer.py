@@ -119,6 +119,11 @@ class Tokenizer:
             return self._prompts_pairs if self._pairs is None else self._pairs.takes_prompt
         return kind == "text"
 
+    def around_pair(self, prompt: str) -> int:
+        """Return how many characters are read beside the two texts of a pair."""
+        template = 0 if self._pairs is None else self._pairs.size
+        return template + (len(prompt) if self.takes_prompt("pair") else 0)
+
     def encode(
         self,
         text: str,

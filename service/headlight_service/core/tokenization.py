@@ -177,8 +177,13 @@ def _checked_size(
             model.runtime.check_prompt(prompt, kind)
     if isinstance(value, TokenIds):
         return len(value.ids)
-    before = len(prompt.text) if isinstance(value, str) else 0
-    characters = before + (len(value) if isinstance(value, str) else sum(map(len, value)))
+    if isinstance(value, str):
+        before, characters = len(prompt.text), len(value)
+    else:
+        tokenizer = model.runtime.tokenizer
+        before = 0 if tokenizer is None else tokenizer.around_pair(prompt.text)
+        characters = sum(map(len, value))
+    characters += before
     # Tokenising takes some 350 bytes and 2 µs a character: a text that cannot fit is refused
     # unread.
     if allowed.characters is not None and characters > allowed.characters:

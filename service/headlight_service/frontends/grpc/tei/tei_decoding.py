@@ -14,7 +14,7 @@ from headlight_service.frontends.grpc.tei.tei_answers import (
     VectorForm,
 )
 from headlight_service.frontends.grpc.transport.grpc_call import Call
-from headlight_service.frontends.scoring import SCORES, check_scores
+from headlight_service.frontends.scoring import SCORES, check_ranks, check_scores
 from headlight_service.frontends.tei.tei_requests import (
     TOKEN_VECTORS,
     Direction,
@@ -59,6 +59,7 @@ def decode_rerank(
 ) -> tuple[Request, RanksForm]:
     """Return the request of a message to Rerank. Raises InvalidInput."""
     with counted(model):
+        check_ranks(model)
         if not message.texts:
             raise InvalidInput("texts", Reason.NO_ENTRIES)
         model.check_items("texts", len(message.texts))
@@ -95,6 +96,7 @@ def _scores(
     return Request(
         inputs,
         SCORES,
+        model.key,
         size_bytes=message.ByteSize(),
         deadline=call.deadline,
         client=call.client,

@@ -26,7 +26,7 @@ from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Headers, Refusal, refused
 from headlight_service.frontends.http.json_answers import JsonForm, lists_of
-from headlight_service.frontends.scoring import LABELLING, SCORES, check_scores, scored
+from headlight_service.frontends.scoring import LABELLING, SCORES, check_ranks, check_scores, scored
 from headlight_service.frontends.tei.service_info import compute_report, service_info
 from headlight_service.frontends.tei.tei_requests import (
     NO_DECODING,
@@ -242,6 +242,7 @@ def _rerank_request(exchange: Exchange, body: dict[str, Any]) -> _Answer:
         return ranked_documents.decode(exchange, body).respond
     model = exchange.door.pipeline.models.get("", "rerank")
     with counted(model):
+        check_ranks(model)
         query, texts = body.get("query"), body.get("texts")
         if type(query) is not str:
             raise InvalidInput("query", Reason.MUST_BE, kind=Phrase.TEXT)

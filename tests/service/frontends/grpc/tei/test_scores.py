@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
 from headlight.runtime import Runtime
+from headlight_service.app.assembly import assemble
+from headlight_service.app.executor import Executor
+from headlight_service.config.options import Config
 from headlight_service.frontends.grpc.tei import tei_messages as pb
+from headlight_service.telemetry.metrics import Metrics
 from tests import scorers
 from tests.service.conftest import Serve
+from tests.service.fakes import FakeRuntime
 from tests.service.frontends.grpc.tei.tei_calls import call, call_stream
 
 QUERY, TEXTS = "what is red", ["red", "a planet, and more of it", "x" * 60, "green"]
@@ -48,6 +54,18 @@ async def test_texts_are_ranked(serve: Serve, ranking: Runtime) -> None:
         best = (await call(service.channel, "Rerank", raw)).ranks[0]
         assert best.text == expected[0].document
         assert best.score == pytest.approx(expected[0].logit, abs=1e-5)
+
+
+async def test_a_reranker_beside_the_default_model_ranks(serve: Serve, ranking: Runtime) -> None:
+    expected = [each.index for each in ranking.rerank(QUERY, TEXTS)]
+    config = Config(bundle=Path("none"))
+    executor = Executor(config, ranking.workers.streams)
+    async with serve(FakeRuntime()) as service:
+        service.pipeline.models.add(assemble(ranking, config, Metrics(), executor))
+        request = pb.RerankRequest(query=QUERY, texts=TEXTS, truncate=True)
+        answer = await call(service.channel, "Rerank", request)
+    executor.scheduler.close()
+    assert [each.index for each in answer.ranks] == expected
 
 
 async def test_texts_and_pairs_are_classified(serve: Serve, classifying: Runtime) -> None:

@@ -196,7 +196,7 @@ class ModelLoader:
             for entry in entries.values():
                 with contextlib.suppress(HeadlightError):  # it is logged
                     self._load(entry, entries)
-            if not entries.keys() & self._problems.keys():
+            if not self._problems.keys() & self._of_file(entries):
                 self._arrange(entries)
         except ConfigError as error:
             self._refused(FILE_LABEL, ("", FILE_LABEL), error)
@@ -233,10 +233,9 @@ class ModelLoader:
         """
         if not name:
             raise InvalidInput("name", Reason.UNNAMED)
-        model = self._models.get(name)
-        if self._models.all == (model,):
+        if self._models.all == (self._models.get(name),):
             raise InvalidInput("name", Reason.LAST_MODEL)
-        self._models.remove(name)
+        model = self._models.remove(name)  # an alias may lead elsewhere by now
         self._loaded = {k: each for k, each in self._loaded.items() if each.model is not model}
         self._unloaded(model)
         return model
@@ -270,10 +269,9 @@ class ModelLoader:
     def state(self) -> Identity:
         """Return what a change of the file or of a source changes. Only metadata are read."""
         try:
-            entries = self._entries()
-        except ConfigError:
-            entries = {}
-        sources = [identity_of(Path(source_of(entry))) for entry in entries.values()]
+            sources = [identity_of(Path(source_of(each))) for each in entries_of(self._config)]
+        except (ConfigError, OSError, ValueError):
+            sources = []
         return (self._config.models and stat_of(self._config.models), *sources)
 
     # Its parts.
@@ -288,6 +286,10 @@ class ModelLoader:
             if each.by_admin:
                 entries.setdefault(key, each.entry)
         return entries
+
+    def _of_file(self, entries: Collection[Key]) -> set[Key]:
+        """Return the keys of entries that the admin service has not loaded."""
+        return {key for key in entries if not (key in self._loaded and self._loaded[key].by_admin)}
 
     def _load(
         self, entry: Entry, entries: Collection[Key], *, by_admin: bool = False
@@ -389,7 +391,7 @@ class ModelLoader:
         """Return the entry of a bundle below the models root. Raises NotFound."""
         root = self._config.models_root
         if root is not None and BELOW_ROOT.fullmatch(name):
-            folder = root / name
+            folder = root.absolute() / name  # no Hub id, even once it is gone
             if self._is_below_root(folder) and (folder / MANIFEST).is_file():
                 config = dataclasses.replace(
                     self._config,
@@ -398,6 +400,9 @@ class ModelLoader:
                     bundle=None,
                     bundle_sha256=None,
                     served_model_name=(),
+                    max_length=None,
+                    pooling=None,
+                    revision=None,
                 )
                 return Entry(config)
         file, below = self._config.models, "" if root is None else f" or a bundle below {root}"
@@ -418,7 +423,8 @@ class ModelLoader:
         except ValueError as error:
             raise ConfigError(f"{self._config.models}: {error}") from None
         self._loaded = {k: self._loaded[k]._replace(entry=each) for k, each in entries.items()}
-        self._problems = {}
+        by_admin = entries.keys() - self._of_file(entries)
+        self._problems = {key: each for key, each in self._problems.items() if key in by_admin}
         for model in removed:
             self._unloaded(model)
         self._on_change()
@@ -483,7 +489,7 @@ def check_replaces(old: ServedModel | None, runtime: Runtime, names: Sequence[st
     """Refuse a version in place of another if clients of the name could not go on.
 
     Raises:
-        ValueError: it has another task, name or width.
+        ValueError: it has another task, name, width, or other scores.
     """
     if old is None:
         return
@@ -491,6 +497,9 @@ def check_replaces(old: ServedModel | None, runtime: Runtime, names: Sequence[st
     for what, before, after in (
         ("task", old.description.task, new.task),
         ("width of vectors", old.description.pooled_dim, new.pooled_dim),
+        ("list of labels", old.description.labels, new.labels),
+        ("kind of labels", old.description.token_labels, new.token_labels),
+        ("activation", old.description.activation, new.activation),
     ):
         if before != after:
             raise ValueError(f"its {what} is {after}, that of {old.name} {before}; {remedy}")

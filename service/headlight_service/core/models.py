@@ -256,7 +256,7 @@ class Models:
     def set_alias(self, alias: str, name: str) -> ServedModel:
         """Let an alias address another model, in one step, and return that model.
 
-        It stays until `arrange`. A version that replaces the model takes it over.
+        A version that replaces the model takes it over.
 
         Args:
             alias: a new name, or an alias of any model.
@@ -268,7 +268,8 @@ class Models:
         """
         with self.get(name).admission.lock:
             model = self.get(name)
-            if any(alias in (each.names[0], each.ref.name, each.name) for each in self._models):
+            fixed = {name for each in self._models for name in _own_names(each)}
+            if alias in fixed:
                 raise ValueError(f"{alias} is the name of a model, not an alias; choose another")
             self._replace(self._models, self._default, {**self._aliases, alias: model})
         return model
@@ -291,7 +292,7 @@ class Models:
             try:
                 for model, served_names in names.items():
                     model.names = names_of(model.runtime, served_names)
-                self._replace(tuple(names), default, {})
+                self._replace(tuple(names), default)
             except ValueError:
                 for model, kept in before.items():
                     model.names = kept
@@ -426,6 +427,11 @@ class Models:
                     return model
             if decoded_for is not None:
                 raise Unavailable(Reason.REPLACED)
+
+
+def _own_names(model: ServedModel) -> tuple[str, ...]:
+    """Return the names of a model that no alias can take."""
+    return (model.names[0], model.ref.name, model.name, *model.versioned_names)
 
 
 def _first_names(model: ServedModel) -> Iterator[str]:

@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from headlight.runtime import Runtime
 from headlight.runtime.values import Floats
 from headlight_service.app.assembly import assemble, drop, limits
 from headlight_service.app.executor import Executor
+from headlight_service.app.model_loader import check_replaces
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
 from headlight_service.core.handle import Handle
@@ -31,7 +32,7 @@ from headlight_service.frontends.contract.request_decoding import decode_outputs
 from headlight_service.telemetry.metrics import Metrics
 from tests.conftest import MakeBundle
 from tests.service.batching import fitted
-from tests.service.fakes import manifest
+from tests.service.fakes import FakeRuntime, manifest
 
 TEXTS = ["abc", "a longer text, of more tokens than the others", "def ghi"]
 INFO, TOKENS = "headlight_model_info", "headlight_tokens_total"
@@ -258,7 +259,7 @@ def test_an_alias_moves_in_one_step_and_stays_with_the_next_version(
     newer = process.load("sinusoidal", "b")
     process.models.swap("b", newer)
     assert process.models.get("stable") is newer
-    for own in ("a", first.ref.name):
+    for own in ("a", first.ref.name, f"a@{first.ref.version}"):
         with pytest.raises(ValueError, match="is the name of a model"):
             process.models.set_alias(own, "b")
     with pytest.raises(NotFound):
@@ -275,7 +276,9 @@ def test_models_are_renamed_and_removed_in_one_step(process: Process) -> None:
     with pytest.raises(ValueError, match="is a name of another model"):
         process.models.arrange({first: ["a"], third: ["a"]}, first)
     assert process.models.get("stable") is first
+    process.models.set_alias("canary", "a")
     assert process.models.arrange({second: ["b", "stable"], first: ["a"]}, second) == [third]
+    assert process.models.get("canary") is first, "until it is moved again"
     assert process.models.all == (second, first)
     assert process.models.get("stable") is process.models.get() is second
     assert third.retired
@@ -310,3 +313,16 @@ def test_the_largest_model_sets_the_limits_of_the_process() -> None:
     assert (alone.tokens.limit, both.tokens.limit) == (64, 512)
     assert both.bulk.limit == 512
     assert both.outputs.limit >= alone.outputs.limit
+
+
+def test_a_version_with_other_labels_takes_no_place() -> None:
+    """Clients keep the labels, and would give them to other numbers."""
+    config, runtimes = Config(bundle=Path("none")), dict[tuple[str, ...], Runtime]()
+    for labels in (("good", "bad"), ("bad", "good")):
+        runtimes[labels] = cast(Runtime, FakeRuntime(labels=labels))
+    executor = Executor(config, 2)
+    old = assemble(runtimes["good", "bad"], config, Metrics(), executor)
+    executor.scheduler.close()
+    check_replaces(old, runtimes["good", "bad"], old.names)
+    with pytest.raises(ValueError, match="its list of labels is"):
+        check_replaces(old, runtimes["bad", "good"], old.names)

@@ -38,7 +38,7 @@ def reranked(folder: Path, task: Task, first: Floats) -> Floats:
         encode(tokenizer, task.questions, recipe.sentence_length),
         encode(tokenizer, documents, recipe.document_length),
     )
-    found = first - first.max() - 1  # below 0
+    found: Floats = first - first.max() - 1  # below 0
     chosen = np.argsort(-first, axis=1, kind="stable")[:, :FIRST]
     for begin in range(0, len(chosen), AT_ONCE):
         rows = chosen[begin : begin + AT_ONCE]

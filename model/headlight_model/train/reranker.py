@@ -17,6 +17,7 @@ import bm25s
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
@@ -28,18 +29,17 @@ from headlight_model.texts.corpus import Part
 from headlight_model.train.data import packages
 from headlight_model.train.data.batches import embed, pad, prepare
 from headlight_model.train.data.stored import Data, Pairs, load
-from headlight_model.train.data.tokenizer import vocabulary
 from headlight_model.train.loop import DATA, STATE_FOLDER, Job, provenance, take_steps
 from headlight_model.train.optimizer import build_optimizer
 from headlight_model.train.recipe import QUICK, Recipe, Stage
 from headlight_model.train.trainer import Result, Trainer
 
-TASKS = {"summary": 0.8, "sentence": 0.2}  # share of the steps that learns from each
+TASK = "summary"  # pairs of `tasks.TASKS` that are learned from
 # Consecutive pairs among which wrong answers are sought: about as many functions as a package has.
 NEIGHBOURS = 4096
 FOUND = 32  # by each of the two searches, for each sentence
 QUESTIONS, WRONG = 32, 7  # of a step; of each question
-MINED, RANKS = "mined.npz", 6
+MINED, RANKS = "mined.safetensors", 6
 ROWS = 64  # pairs that are computed together
 
 
@@ -48,8 +48,7 @@ class RankTrainer(Trainer):
 
     Args:
         start: the trained encoder.
-        wrong: by task, for each of its pairs the rows of wrong answers: int32 [N, ≤ 2 FOUND],
-            filled up with -1.
+        wrong: as `mine` returns.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class RankTrainer(Trainer):
         recipe: Recipe,
         start: Encoder,
         data: Data,
-        wrong: dict[str, NDArray[np.int32]],
+        wrong: NDArray[np.int32],
         tokenizer: Tokenizer,
         seed: int,
         origin: dict[str, str],
@@ -79,9 +78,7 @@ class RankTrainer(Trainer):
     def ranks(self) -> Result:
         """Find the right function among the wrong ones of each of this step's questions."""
         random = np.random.default_rng([self.seed, RANKS, self.step])
-        names = list(TASKS)
-        task = names[random.choice(len(names), p=list(TASKS.values()))]
-        pairs, wrong = self.data.pairs[task], self.wrong[task]
+        pairs, wrong = self.data.pairs[TASK], self.wrong
         usable = np.flatnonzero((wrong >= 0).sum(axis=1) >= WRONG)
         asked = random.choice(usable, min(QUESTIONS, len(usable)), replace=False)
         rows = []
@@ -151,12 +148,13 @@ def mine(encoder: Encoder, pairs: Pairs) -> NDArray[np.int32]:
         rows = slice(begin, begin + NEIGHBOURS)
         queries, documents = pairs.queries[rows], pairs.documents[rows]
         with torch.inference_mode():
-            cosines = embed(encoder, queries)[0] @ embed(encoder, documents)[0].T
+            asked, known = (embed(encoder, side, bfloat16=True)[0] for side in (queries, documents))
+            cosines = asked @ known.T
         index = bm25s.BM25(method="lucene")
         index.index([[*map(str, row[1:-1])] or ["-1"] for row in documents], show_progress=False)
-        known = {each for row in documents for each in row[1:-1]}
+        pieces = {each for row in documents for each in row[1:-1]}
         for at, row in enumerate(queries):
-            terms = [str(each) for each in row[1:-1] if each in known]
+            terms = [str(each) for each in row[1:-1] if each in pieces]
             lexical = index.get_scores(terms) if terms else np.zeros(len(documents))
             likely = [
                 np.argsort(-each, kind="stable")[: 2 * FOUND].tolist()
@@ -220,8 +218,8 @@ def begin(start: Path, recipe: Recipe, state: Path) -> RankTrainer:
     if data is None:
         data = prepare(tokenizer, recipe, Part.TRAINING)
         data.save(state / DATA, made_from)
-        np.savez(state / MINED, **{task: mine(encoder, data.pairs[task]) for task in TASKS})
-    wrong = dict(np.load(state / MINED))
+        save_file({TASK: mine(encoder, data.pairs[TASK])}, state / MINED)
+    wrong = load_file(state / MINED)[TASK]
     return RankTrainer(recipe, encoder, data, wrong, tokenizer, 0, origin)
 
 

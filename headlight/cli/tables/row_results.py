@@ -1,4 +1,4 @@
-"""What a job adds to each row of a table: vectors, or scores with their labels."""
+"""Columns that a job adds to a table: vectors, or scores with their labels."""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ def deploy_check(session: nox.Session) -> None:
 
 @alone("soak")
 def soak(session: nox.Session) -> None:
-    """Run load with faults, and mutated messages, requests and frames, for long: 70 minutes.
+    """Run load with faults, replaced models and mutated traffic for long: 80 minutes.
 
     It writes bench/results/soak.md. `-- --only F14a --times 100 --page
     bench/results/soak-messages.md`: 10 million mutated messages, 100 minutes.

@@ -206,4 +206,34 @@ MADE: tuple[Row, ...] = (
         long="soak:soak",
         times=15,
     ),
+    Row(
+        "F27",
+        "A model replaced under load",
+        (
+            "SIGHUP and a link that leads to another version, 20 times under 32 callers (short "
+            "form; the full form has 100 swaps)"
+        ),
+        (
+            "no call fails, and each answer is of the version that it names; memory at the end at "
+            "most 5 % above that after 5 swaps"
+        ),
+        measure="replaced_models:swapped",
+        long="replaced_models:swapped",
+        times=5,
+    ),
+    Row(
+        "F28",
+        "Versions loaded and unloaded at random",
+        (
+            "ten versions, loaded and unloaded by the admin service and addressed at random, for "
+            "30 s (short form; the full form has 5 minutes)"
+        ),
+        (
+            "no call fails but those for versions that are not served; each answer is of the "
+            "version that was addressed; memory flat"
+        ),
+        measure="replaced_models:at_random",
+        long="replaced_models:at_random",
+        times=10,
+    ),
 )

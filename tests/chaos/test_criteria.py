@@ -7,11 +7,17 @@ import dataclasses
 import random
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+from headlight import Client
+from headlight.errors import NotFound, Unavailable
 from tests.chaos.faults.frames import REACHED, judged
+from tests.chaos.faults.replaced_models import ABSENT, Callers
 from tests.chaos.findings import Findings
 from tests.chaos.flat import MIB, Sample, flatness
 from tests.chaos.mutations.scripts import script
@@ -19,6 +25,7 @@ from tests.chaos.traffic.ledger import Ledger, Wrong
 from tests.chaos.traffic.probes import Ports, Probes
 from tests.chaos.traffic.reference import check
 from tests.chaos.watch import Quiet, held_of, problems
+from tests.system.shelf import TEXTS
 
 
 def samples(memory: Callable[[float], float], count: int = 300, noise: float = 8.0) -> list[Sample]:
@@ -227,3 +234,39 @@ def test_answers_that_leak_and_ends_that_are_not_allowed_are_problems() -> None:
     found.search("a request", [b"fine", b"Traceback (most recent call last)"])
     assert found.broken == ["b'Traceback (most recent call last)' came back of 'a request'"]
     assert found.unexpected({"OK"}) == ["1 ended as UNKNOWN"]
+
+
+def answer_of(version: str, number: float) -> Any:
+    model = SimpleNamespace(version=version)
+    return SimpleNamespace(vectors=np.full((2, 1), number, np.float32), model=model)
+
+
+@pytest.mark.parametrize(
+    ("version", "answer", "end"),
+    [
+        ("", answer_of("v1", 1.0), "v1"),
+        ("v2", answer_of("v2", 2.0), "v2"),
+        ("", answer_of("v1", 2.0), "a wrong answer of v1"),
+        ("", answer_of("v1", np.nan), "a wrong answer of v1"),
+        ("v2", answer_of("v1", 1.0), "a wrong answer of v1"),
+        ("", Unavailable("no"), "Unavailable: no"),
+        ("", NotFound("no"), "NotFound: no"),
+        ("v1", NotFound("no"), "NotFound: no"),
+        ("v2", NotFound("no"), ABSENT),
+    ],
+)
+def test_mixed_versions_and_failed_calls_of_replaced_models_are_problems(
+    version: str, answer: Any, end: str
+) -> None:
+    expected = {f"v{factor}": np.full((len(TEXTS), 1), factor, np.float32) for factor in (1, 2)}
+    callers = Callers("", expected, {}, count=0, seed=1)
+    callers.served["v1"] = 0.0
+    client = Mock(spec=Client, encode_with_info=Mock(side_effect=[answer]))
+    assert callers.end_of(client, version, 2) == end
+    callers.ends = Counter({"v1": 1, "v2": 1} | {end: 3})
+    assert callers.problems() == ([] if end in ("v1", "v2", ABSENT) else [f"3 calls: {end}"])
+
+
+def test_a_version_that_never_answers_is_a_problem() -> None:
+    callers = Callers("", {"v1": np.ones(1, np.float32)}, {}, count=0, seed=1)
+    assert callers.problems() == ["no answer of v1"]

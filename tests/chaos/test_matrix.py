@@ -18,7 +18,7 @@ from tests.chaos.record import NotPossible, write
 from tests.chaos.report import long_page, page
 from tests.system.processes import ROOT
 
-FAULTS = 26
+FAULTS = 28
 RESULT: dict[str, Any] = {
     "seen": "7 calls | 0 wrong",
     "figures": {},

@@ -38,6 +38,7 @@ SWAPS, SWAP_CALLERS = 20, 32
 WARM_SWAPS = 5  # after which memory is compared
 GROWTH = 1.05
 SECONDS, RANDOM_CALLERS = 30.0, 6
+LEAST_CHANGES = 60  # on a slow machine too: each version is loaded, and memory can be judged
 FACTORS = [round(0.8 + 0.04 * number, 2) for number in range(10)]
 NAME, TOKEN = "reverse-learned", "an-administrator-token"
 ABSENT = "not served at that moment"
@@ -179,7 +180,7 @@ def at_random(times: float = 1.0, seed: int = 1) -> Outcome:
             Callers(service.target, expected, models, count=RANDOM_CALLERS, seed=seed) as callers,
         ):
             admin, end = AdminServiceStub(channel), time.monotonic() + times * SECONDS
-            while time.monotonic() < end:
+            while time.monotonic() < end or len(memory) < LEAST_CHANGES:
                 toggle(admin, chance.choice([*expected]), callers.served)
                 memory.append(Sample(time.monotonic(), service.resident_bytes()))
     flat = flatness(memory)

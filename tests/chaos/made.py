@@ -235,5 +235,6 @@ MADE: tuple[Row, ...] = (
         measure="replaced_models:at_random",
         long="replaced_models:at_random",
         times=10,
+        limit_seconds=400,
     ),
 )

@@ -34,6 +34,7 @@ from headlight.client.channel import ChannelT, ClientBase
 from headlight.comparison import CompareSpec
 from headlight.description import ModelDescription
 from headlight.errors import (
+    BadAnswer,
     HeadlightError,
     InvalidInput,
     MixedWeights,
@@ -54,7 +55,7 @@ from headlight.spec import (
     PooledSpec,
     TokensLike,
 )
-from headlight.wire.answer_checks import check_description
+from headlight.wire.answer_checks import check_description, check_model
 from headlight.wire.client_codec import from_model, from_models
 
 MOST_ANEW = 2  # in a roll-out of replicas, lists of many requests may never be of one version
@@ -186,12 +187,17 @@ class ClientFlows(ClientBase[ChannelT]):
         return self._run(then(listed, from_models))
 
     def _ask_by_name(self, method: Any, request: Any, decode: Callable[..., Any]) -> Flow[Any]:
-        """Return what `decode` makes of a response and of the name that the model has in it."""
+        """Return what `decode` makes of a response, which is checked to be of the named model."""
         deadline, name = self._deadline(), self._model
-        response = yield from self._ask(method, request, deadline)
-        if name and response.model.name != name:  # an alias, or name@version
-            name = (yield from self._describe(deadline)).name
-        return decode(response, name)
+
+        def once() -> Flow[Any]:
+            response = yield from self._ask(method, request, deadline)
+            with self._doubts():
+                if name and response.model.name != name:  # an alias, or name@version
+                    check_model(response.model, (yield from self._describe(deadline)), name)
+                return decode(response)
+
+        return (yield from self._of_one_version(once))
 
     def _ask(self, method: Any, request: Any, deadline: float | None) -> Flow[Any]:
         """Return the response of one unary call."""
@@ -223,7 +229,7 @@ class ClientFlows(ClientBase[ChannelT]):
             yield from self._send(method, requests, work.receive, deadline, work.large)
             return work
 
-        return (yield from _of_one_version(once))
+        return (yield from self._of_one_version(once))
 
     def _stream(
         self,
@@ -236,7 +242,8 @@ class ClientFlows(ClientBase[ChannelT]):
         needs.
         """
         deadline, inputs = self._deadline(), as_list(texts)
-        return (yield from _of_one_version(lambda: self._streamed(deadline, inputs, make)))
+        once = functools.partial(self._streamed, deadline, inputs, make)
+        return (yield from self._of_one_version(once))
 
     def _streamed(
         self,
@@ -280,15 +287,39 @@ class ClientFlows(ClientBase[ChannelT]):
         return self._received(pieces, deadline)
 
     def _received(self, pieces: Pieces, deadline: float | None) -> Flow[None]:
-        pieces.expect((yield from self._describe(deadline)))
-        retries = Retries(deadline, Overloaded, Unavailable)
+        def once() -> Flow[None]:
+            pieces.expect((yield from self._describe(deadline)))
+            retries = Retries(deadline, Overloaded, Unavailable)
 
-        def receive(frame: pb.EncodeStreamResponse) -> Flow[None]:
-            yield from map(Output, pieces.receive(frame))
-            if pieces.begun:
-                retries.mended = ()  # pieces that the caller has cannot be taken back
+            def receive(frame: pb.EncodeStreamResponse) -> Flow[None]:
+                yield from map(Output, pieces.receive(frame))
+                if pieces.begun:
+                    retries.mended = ()  # pieces that the caller has cannot be taken back
 
-        yield from self._exchange(pieces, receive, retries, deadline)
+            yield from self._exchange(pieces, receive, retries, deadline)
+
+        yield from self._of_one_version(once, lambda: pieces.begun)
+
+    def _of_one_version(
+        self, once: Callable[[], Flow[T]], begun: Callable[[], bool] = lambda: False
+    ) -> Flow[T]:
+        """Return the result of a call, which is made anew if the model was replaced.
+
+        Vectors of two versions do not compare, so those of the first are dropped. An answer that
+        does not fit a description of before the call may be of a version that came since.
+
+        Args:
+            once: makes the call; it asks for a description that was forgotten.
+            begun: whether the caller has part of the result, which cannot be taken back.
+        """
+        for _ in range(MOST_ANEW):
+            described = self._description is not None
+            try:
+                return (yield from once())
+            except (MixedWeights, BadAnswer) as error:
+                if begun() or not (described or isinstance(error, MixedWeights)):
+                    raise
+        return (yield from once())
 
     def _laid_out(
         self,
@@ -368,18 +399,6 @@ class ClientFlows(ClientBase[ChannelT]):
                 call.cancel()
 
         yield from in_order([work] if work.unanswered else [], 1, start, take, retries)
-
-
-def _of_one_version(once: Callable[[], Flow[T]]) -> Flow[T]:
-    """Return the result of a call of several requests, which is made anew if weights changed.
-
-    A model may be replaced between two requests of a list. Vectors of two versions do not compare,
-    so those of the first are dropped.
-    """
-    for _ in range(MOST_ANEW):
-        with contextlib.suppress(MixedWeights):
-            return (yield from once())
-    return (yield from once())
 
 
 def _fits_a_stream(refusal: Refusal) -> bool:

@@ -57,6 +57,7 @@ class FakeServicer(HeadlightServiceServicer):
     """Servicer of one model named "fake"."""
 
     limits: pb.Limits
+    names: tuple[str, ...] = ("fake",)
     max_length: int = 32
     # Whether GetModel declares unit length; vectors get it only if a request asks for it.
     normalized: bool = False
@@ -78,7 +79,7 @@ class FakeServicer(HeadlightServiceServicer):
     streams: int = 0
 
     def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
-        if request.model not in ("", "fake"):
+        if request.model not in ("", *self.names):
             abort(
                 context,
                 refused(NotFound(Reason.NOT_SERVED, "model", names="fake")),

@@ -41,7 +41,6 @@ from headlight.spec import (
 from headlight.wire.answer_checks import (
     Expected,
     check_model,
-    check_name,
     check_token_list,
     finite_numbers,
 )
@@ -164,12 +163,8 @@ def dry_run(name: str, text: Input, spec: AttentionSpec, reading: Reading) -> pb
     return encode_request(name, [to_input(text, "text")], outputs, reading, dry_run=True)
 
 
-def data_bytes(response: pb.EncodeResponse, name: str) -> int:
-    """Return the size that a dry run reports.
-
-    Raises BadAnswer if the answer is of another model, or not of one input.
-    """
-    check_name(response.model.name, name)
+def data_bytes(response: pb.EncodeResponse) -> int:
+    """Return the size that a dry run reports. Raises BadAnswer if it is not of one input."""
     check_items(response, 1)
     return response.data_bytes
 
@@ -203,11 +198,8 @@ def occlusion_request(
     return request
 
 
-def occlusion(
-    response: pb.OccludeResponse, name: str, text: Input, *, has_target: bool = False
-) -> Occlusion:
+def occlusion(response: pb.OccludeResponse, text: Input, *, has_target: bool = False) -> Occlusion:
     """Decode a response. Raises BadAnswer if it contradicts itself or the request."""
-    check_name(response.model.name, name)
     tokens, places = from_token_info(response.item.tokens), tuple(response.tokens)
     check_token_list(tokens, text, 0, "item.tokens")
     check_tokens("tokens", places, len(tokens), None)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from headlight.errors import DeadlineExceeded
+from headlight.errors import DeadlineExceeded, NotFound
 from headlight.pb import admin_pb2 as pb
 from headlight.pb.admin_pb2_grpc import AdminServiceServicer
 from headlight_service.app.model_loader import ModelLoader, Row
@@ -52,7 +52,14 @@ class AdminServicer(AdminServiceServicer):
             raise DeadlineExceeded("it goes on; ListModels and the log tell how it ends") from None
 
     def _row(self, model: ServedModel) -> pb.Model:
-        return next(self._message(row) for row in self._loader.list() if row.model is model)
+        """Return a model as it is listed. Raises NotFound if another call has unloaded it since."""
+        row = next((each for each in self._loader.list() if each.model is model), None)
+        if row is None:
+            raise NotFound(
+                f"{model.name}, version {model.ref.version}, was replaced or unloaded meanwhile, "
+                "by another call or a reload; ListModels has what is served"
+            )
+        return self._message(row)
 
     def _message(self, row: Row) -> pb.Model:
         message = pb.Model(name=row.label, source=row.source, problem=row.problem)

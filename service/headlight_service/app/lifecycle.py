@@ -297,13 +297,19 @@ class Server:
     async def _watch_models(self, seconds: float) -> None:
         """Reload after a change, once it is complete: two looks have seen the same."""
         loader, seen = self._loader, self._loader.attempted
-        with contextlib.suppress(Unavailable):  # the process ends
-            while True:
-                await asyncio.sleep(seconds)
+        while True:
+            await asyncio.sleep(seconds)
+            try:
                 state = await asyncio.wrap_future(loader.submit(loader.state))
-                if state == seen != loader.attempted:
-                    self._reload()
-                seen = state
+            except Unavailable:  # the process ends
+                return
+            except Exception as error:
+                extra = {"event": "watch_failed", **describe(error)}
+                log.error("cannot look for changed models; the next look may succeed", extra=extra)
+                continue
+            if state == seen != loader.attempted:
+                self._reload()
+            seen = state
 
     async def _until_stopped(self, executor: Executor) -> int:
         await asyncio.wait((self._stop, self._lost), return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Loader: makes a version of a model beside those that serve, proves it, and swaps it in.
+"""Loader: the models of the options and of the admin service, and each change of what is served.
 
 All changes of the set of models run here, on one thread, one after the other. A version that cannot
 be loaded, or whose results are not PyTorch's, never takes a request: the one before stays.
@@ -6,14 +6,13 @@ be loaded, or whose results are not PyTorch's, never takes a request: the one be
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import logging
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
@@ -21,7 +20,6 @@ from headlight.errors import HeadlightError, InvalidInput, NotFound, Reason, Una
 from headlight.model_store.model_source import MANIFEST
 from headlight.runtime import Runtime
 from headlight_service.app.allocator import collect
-from headlight_service.app.assembly import assemble, drop, fitting, load
 from headlight_service.app.executor import Executor
 from headlight_service.app.model_identity import (
     Identity,
@@ -33,14 +31,13 @@ from headlight_service.app.model_identity import (
     source_of,
     stat_of,
 )
-from headlight_service.app.model_preparation import ExportFailed, prepare
-from headlight_service.app.resources import check_memory
-from headlight_service.app.startup_steps import WARMING_UP, StartupSteps
+from headlight_service.app.model_preparation import ExportFailed
+from headlight_service.app.model_versions import ModelVersions, check_replaces
+from headlight_service.app.startup_steps import StartupSteps
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.model_entries import Entry, entries_of
 from headlight_service.config.option_types import MODEL_NAME
 from headlight_service.config.options import Config
-from headlight_service.core.admission.working_memory import memory_limit, warn_if_short
 from headlight_service.core.models import Models, ServedModel, names_of
 from headlight_service.core.scheduler.engine_health import EngineLost
 from headlight_service.core.worker_threads import stand_behind
@@ -61,7 +58,7 @@ class Loaded(NamedTuple):
     """A served model, and what it was made of.
 
     Attributes:
-        entry: the options.
+        entry: the options; its names are those that the model has now.
         identity: the files of the bundle.
         model: takes the requests.
         by_admin: whether it is in no file: only the admin service unloads it.
@@ -126,15 +123,10 @@ class ModelLoader:
         self._models = models
         self._metrics = metrics
         self._steps = steps
-        self._tracing = tracing
-        self._on_lost = on_lost
         self._on_change = on_change
-        self._loop = asyncio.get_running_loop()
-        self._executor: Executor | None = None
+        self._versions = ModelVersions(config, metrics, tracing, on_lost, self.submit)
         self._loaded = dict[Key, Loaded]()
         self._problems = dict[Key, str]()  # why the last load was refused
-        self._leaving = list[ServedModel]()
-        self._preparing: asyncio.Task[Path] | None = None
         self._closed = False
         self.attempted: Identity = ()
         # Includes the threads that libraries start.
@@ -155,9 +147,7 @@ class ModelLoader:
         """Begin nothing more, and end an export. A load that has begun is not waited for."""
         self._closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
-        if self._preparing is not None:
-            self._preparing.cancel()
-            await asyncio.gather(self._preparing, return_exceptions=True)
+        await self._versions.close()
 
     # Work of the loader's thread.
 
@@ -168,37 +158,38 @@ class ModelLoader:
             ConfigError, BundleError, ExportFailed: a model cannot be served.
         """
         self.attempted, entries = self.state(), entries_of(self._config)
+        keys = {key_of(entry) for entry in entries}
         for number, entry in enumerate(entries, 1):
             self._steps.begin(number, len(entries))
-            loaded = self._open(entry, self._prepare(entry.config, self._steps), self._steps)
+            bundle = self._versions.prepare(entry.config, self._steps)
+            loaded, _ = self._open(entry, bundle, self._steps, keys)
             try:
                 self._models.add(loaded.model, default=entry.default)
             except ValueError as error:
-                self._release(loaded.model)
+                self._versions.release(loaded.model)
                 raise ConfigError(f"model {number} of {len(entries)}: {error}") from None
             self._loaded[key_of(entry)] = loaded
         labels = [*map(label_of, self._loaded)]
         for label in (FILE_LABEL, *labels) if self._config.models else labels:
             for result in ("loaded", "refused"):  # else `increase` would miss the first of each
                 self._metrics.model_loads.labels(label, result)
-        assert self._executor is not None
-        return self._executor
+        assert self._versions.executor is not None
+        return self._versions.executor
 
     def reload(self) -> None:
         """Read the file again, and load what has changed; no error is raised.
 
-        The names, the default model and the removals of the file hold only once all its models are
+        Aliases, the default model and the removals of the file hold only once all its models are
         loaded: a model whose new version is refused must not lose the old one.
         """
-        self.attempted = self.state()
         try:
-            entries = self._entries()
+            self.attempted, entries = self.state(), self._entries()
             for entry in entries.values():
                 with contextlib.suppress(HeadlightError):  # it is logged
-                    self._load(entry, entries)
+                    self._load(_unaliased(entry), entries)
             if not self._problems.keys() & self._of_file(entries):
                 self._arrange(entries)
-        except ConfigError as error:
+        except Exception as error:  # whatever it is, what is served stays
             self._refused(FILE_LABEL, ("", FILE_LABEL), error)
         else:
             self._problems.pop(("", FILE_LABEL), None)
@@ -303,89 +294,72 @@ class ModelLoader:
         before, steps = self._loaded.get(key), StartupSteps()
         by_admin = before.by_admin if before else by_admin
         try:
-            bundle = self._prepare(entry.config, steps)
+            bundle = self._versions.prepare(entry.config, steps)
             if by_admin and not self._is_below_root(bundle):  # a link may be another one by now
                 raise ValueError(f"{bundle} leads out of {self._config.models_root}")
             if before and before.is_of(entry) and before.identity == identity_of(bundle):
                 self._problems.pop(key, None)
                 return before.model
-            loaded = self._open(entry, bundle, steps, entries)
+            loaded, old = self._open(entry, bundle, steps, entries)
+            unchanged = self._loaded
+            others = {k: each for k, each in unchanged.items() if each is not old}
+            # Before it is served: a name that leads to a model leads to one that is listed.
+            self._loaded = {**others, key: loaded._replace(by_admin=by_admin)}
             try:
-                old = self._old(key, loaded.model.names, entries)
                 if old is None:
                     self._models.add(loaded.model, default=entry.default)
                 else:
-                    self._models.swap(old.name, loaded.model)
+                    self._models.swap(old.model.name, loaded.model)
             except ValueError:
-                self._release(loaded.model)
+                self._loaded = unchanged
+                self._versions.release(loaded.model)
                 raise
         except Exception as error:  # whatever it is, the old version stays
             raise self._refused(label_of(key), key, error) from None
         self._problems.pop(key, None)
-        others = {k: each for k, each in self._loaded.items() if each.model is not old}
-        self._loaded = {**others, key: loaded._replace(by_admin=by_admin)}
         self._metrics.model_loads.labels(label_of(key), "loaded").inc()
         self._changed("model_loaded", f"{label_of(key)} is now {loaded.model.key}", loaded.model)
         if old is not None:
-            self._drop_later(old)
+            self._versions.drop_later(old.model)
         return loaded.model
 
-    def _prepare(self, config: Config, steps: StartupSteps) -> Path:
-        """Resolve the source; export it on the event loop, where `close` can end that."""
-
-        async def prepared() -> Path:
-            if self._closed:
-                raise Unavailable(Reason.ENDING)
-            self._preparing = self._loop.create_task(
-                prepare(config, os.environ, steps), name="prepare"
-            )
-            return await self._preparing
-
-        try:
-            return asyncio.run_coroutine_threadsafe(prepared(), self._loop).result()
-        except CancelledError:
-            raise Unavailable(Reason.ENDING) from None
-
     def _open(
-        self, entry: Entry, bundle: Path, steps: StartupSteps, entries: Collection[Key] = ()
-    ) -> Loaded:
-        """Verify, load, prove and warm up a version, which takes no requests yet.
+        self, entry: Entry, bundle: Path, steps: StartupSteps, entries: Collection[Key]
+    ) -> tuple[Loaded, Loaded | None]:
+        """Return a version that takes no requests yet, and the one that it replaces, if any.
+
+        Such a version has the names of the one that it replaces: those of the file hold for all
+        models in one step, once all are loaded.
 
         Raises:
             BundleError, ValueError: it cannot be served.
         """
-        self._drop_leaving()
-        identity = identity_of(bundle)
-        folder = real_folder(bundle)  # if a link is swapped meanwhile, all files are still of one
-        config = dataclasses.replace(entry.config, model=(), bundle=folder)
-        check_memory(config, folder, memory_limit())
-        runtime = load(config, steps)
-        try:
-            names = names_of(runtime, config.served_model_name)
-            check_replaces(self._old(key_of(entry), names, entries), runtime, names)
-            steps(WARMING_UP)
-            with fitting():
-                runtime.warm_up(config.warm_up_lengths)
-            collect()
-            warn_if_short(runtime, memory_limit())
-            if self._executor is None:
-                self._executor = Executor(self._config, runtime.workers.streams, self._on_lost)
-            model = assemble(runtime, config, self._metrics, self._executor, self._tracing)
-        except BaseException:
-            runtime.close()
-            raise
-        return Loaded(entry, identity, model)
+        identity, old, names = identity_of(bundle), None, entry.config.served_model_name
 
-    def _old(self, key: Key, names: Sequence[str], entries: Collection[Key]) -> ServedModel | None:
-        """Return the model that a version replaces; None: it is served beside the others.
+        def names_for(runtime: Runtime) -> tuple[str, ...]:
+            nonlocal old, names
+            new_names = names_of(runtime, names)
+            old = self._old(key_of(entry), new_names[0], entries)
+            if old is not None:
+                check_replaces(old.model, runtime, new_names)
+                names = (old.model.names[0], *old.entry.config.served_model_name)
+            return names
+
+        # If a link is swapped meanwhile, all files are still of one folder.
+        model = self._versions.open(entry.config, real_folder(bundle), steps, names_for)
+        config = dataclasses.replace(entry.config, served_model_name=names)
+        return Loaded(entry._replace(config=config), identity, model), old
+
+    def _old(self, key: Key, name: str, entries: Collection[Key]) -> Loaded | None:
+        """Return what a version replaces; None: it is served beside the others.
 
         It is the one of the same entry. If an entry has a new source, it is the one of the same
-        name whose entry has gone.
+        first name whose entry has gone.
         """
         if key in self._loaded:
-            return self._loaded[key].model
-        gone = (each.model for k, each in self._loaded.items() if k not in entries)
-        return next((model for model in gone if model.names[0] == names[0]), None)
+            return self._loaded[key]
+        gone = (each for k, each in self._loaded.items() if k not in entries)
+        return next((each for each in gone if each.model.names[0] == name), None)
 
     def _below_root(self, name: str) -> Entry:
         """Return the entry of a bundle below the models root. Raises NotFound."""
@@ -456,52 +430,10 @@ class ModelLoader:
 
     def _unloaded(self, model: ServedModel) -> None:
         self._changed("model_unloaded", f"{model.key} is not served any more", model)
-        self._drop_later(model)
-
-    def _drop_later(self, model: ServedModel) -> None:
-        """Give the memory of a retired model back soon, at the latest before the next load.
-
-        So there is one version too many in memory at most, however long a request lasts.
-        """
-        self._leaving.append(model)
-        with contextlib.suppress(RuntimeError):  # the process ends
-            self._thread.submit(self._drop_leaving)
-
-    def _drop_leaving(self) -> None:
-        while self._leaving:
-            self._drop(self._leaving.pop())
-
-    def _drop(self, model: ServedModel) -> None:
-        """Wait for the last request of a retired model, and give its memory back."""
-        assert self._executor is not None
-        drop(model, self._metrics, self._executor)
-        collect()
-        log.info(f"{model.key} has gone", extra={"event": "model_gone", "model_name": model.name})
-
-    def _release(self, model: ServedModel) -> None:
-        """Give up a model that has not got its name, with its lanes and its engine."""
-        with model.admission.lock:
-            model.retire()
-        self._drop(model)
+        self._versions.drop_later(model)
 
 
-def check_replaces(old: ServedModel | None, runtime: Runtime, names: Sequence[str]) -> None:
-    """Refuse a version in place of another if clients of the name could not go on.
-
-    Raises:
-        ValueError: it has another task, name, width, or other scores.
-    """
-    if old is None:
-        return
-    new, remedy = runtime.model(), "serve it beside the other, by another name"
-    for what, before, after in (
-        ("task", old.description.task, new.task),
-        ("width of vectors", old.description.pooled_dim, new.pooled_dim),
-        ("list of labels", old.description.labels, new.labels),
-        ("kind of labels", old.description.token_labels, new.token_labels),
-        ("activation", old.description.activation, new.activation),
-    ):
-        if before != after:
-            raise ValueError(f"its {what} is {after}, that of {old.name} {before}; {remedy}")
-    if old.names[0] not in names:
-        raise ValueError(f"it is named {names[0]}, and replaces {old.names[0]}; {remedy}")
+def _unaliased(entry: Entry) -> Entry:
+    """Return an entry with its name alone, by which it is known, and not as the default."""
+    names = entry.config.served_model_name[:1]
+    return Entry(dataclasses.replace(entry.config, served_model_name=names))

@@ -20,7 +20,7 @@ from headlight.errors import BundleError, DeviceFull, DeviceLost, EngineError, U
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime.encode_items import EncodeItem, ItemResult
-from headlight_service.app import assembly, model_loader
+from headlight_service.app import assembly, model_versions
 from headlight_service.app import lifecycle as server_module
 from headlight_service.app.health import SERVICE
 from headlight_service.app.lifecycle import EXIT_BUNDLE, EXIT_FAILED, Server
@@ -213,7 +213,7 @@ async def test_device_loss_ends_the_process_within_two_seconds_without_further_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runtime = FakeRuntime()
-    monkeypatch.setattr(model_loader, "load", lambda config, steps: runtime)
+    monkeypatch.setattr(model_versions, "load", lambda config, steps: runtime)
     address = Address("127.0.0.1", free_port())
     server = Server(Config(bundle=Path("none"), grpc=address, metrics=ANY, warm_up_lengths=(3,)))
     flushed: list[float] = []
@@ -259,7 +259,7 @@ async def test_a_device_too_small_for_warm_up_ends_the_start(
         raise DeviceFull(FULL)
 
     monkeypatch.setattr(runtime, "warm_up", full)
-    monkeypatch.setattr(model_loader, "load", lambda config, steps: runtime)
+    monkeypatch.setattr(model_versions, "load", lambda config, steps: runtime)
     assert await Server(Config(bundle=Path("none"), grpc=ANY, metrics=ANY)).serve() == EXIT_BUNDLE
     with pytest.raises(BundleError, match="raise --gpu-memory-bytes"), assembly.fitting():
         full(())

@@ -20,9 +20,11 @@ from headlight.description import Parity
 from headlight.errors import BundleError, DeviceLost, EngineError
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight_service.app import model_loader as module
+from headlight_service.app import model_versions as module
 from headlight_service.app.health import LIVENESS, READY_NAMES, STARTUP
 from headlight_service.app.lifecycle import EXIT_BUNDLE, EXIT_FAILED, EXIT_OK, Server
+from headlight_service.app.model_identity import Identity
+from headlight_service.app.model_loader import ModelLoader
 from headlight_service.app.model_preparation import ExportFailed
 from headlight_service.app.server_setup import GRPC
 from headlight_service.config.option_types import Address
@@ -251,6 +253,26 @@ async def test_a_failed_warm_up_is_not_reported_as_a_bug(
     message = (await log.event("bundle_refused"))["msg"]
     assert message.startswith("the first batches failed: the model failed; see error id 123")
     assert message.endswith("lower --warm-up-lengths")
+
+
+async def test_an_error_while_looking_for_changed_models_ends_no_watch(
+    monkeypatch: pytest.MonkeyPatch, runtime: FakeRuntime, log: Log
+) -> None:
+    before: Identity = ("before",)
+    looks: list[Identity | Exception] = [before, RuntimeError("a bug"), ("now",)]
+
+    def state(loader: ModelLoader) -> Identity:
+        look = looks.pop(0) if len(looks) > 1 else looks[0]
+        if isinstance(look, Exception):
+            raise look
+        return look
+
+    monkeypatch.setattr(ModelLoader, "state", state)
+    life = asyncio.create_task(Server(dataclasses.replace(CONFIG, watch_models=0.001)).serve())
+    await log.event("watch_failed")
+    await log.event("reloading")
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await life == EXIT_OK
 
 
 async def test_device_loss_while_draining_is_a_failed_exit(runtime: FakeRuntime, log: Log) -> None:

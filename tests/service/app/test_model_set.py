@@ -19,7 +19,7 @@ from headlight.runtime import Runtime
 from headlight.runtime.values import Floats
 from headlight_service.app.assembly import assemble, drop, limits
 from headlight_service.app.executor import Executor
-from headlight_service.app.model_loader import check_replaces
+from headlight_service.app.model_versions import check_replaces
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
 from headlight_service.core.handle import Handle

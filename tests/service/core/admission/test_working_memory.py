@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headlight.runtime import Runtime
-from headlight_service.app import model_loader
+from headlight_service.app import model_versions
 from headlight_service.app.lifecycle import Server
 from headlight_service.config.options import Config
 from headlight_service.core.admission.working_memory import (
@@ -105,7 +105,7 @@ async def test_the_memory_limit_is_checked_after_warm_up(
     bundle_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits = iter([None, MIB])  # before and after the model is loaded
-    monkeypatch.setattr(model_loader, "memory_limit", lambda: next(limits))
+    monkeypatch.setattr(model_versions, "memory_limit", lambda: next(limits))
     assert await Server(Config(bundle=bundle_path, provider="cpu"))._load() is not None
     assert [
         vars(record)["event"] for record in logged(caplog) if record.levelno == logging.WARNING

@@ -20,7 +20,13 @@ from bench.frame.report import parser, publish, table
 from headlight.runtime.bundle.bundle import Bundle
 from headlight_service.app.allocator import trim
 from headlight_service.app.assembly import load
-from headlight_service.app.resources import OPENING, OPENING_BF16, opening_bytes, weight_bytes
+from headlight_service.app.resources import (
+    FEW_WORKERS,
+    OPENING,
+    OPENING_BF16,
+    opening_bytes,
+    weight_bytes,
+)
 from headlight_service.config.options import Config
 
 MIB = 1 << 20
@@ -64,7 +70,7 @@ def rows(first: Path, bundles: list[Path]) -> list[tuple[str, ...]]:
             if provider in ("cpu", "openvino")
         }
         for provider, precision in sorted(kinds):
-            for streams in (1, 2):
+            for streams in (1, 2, 4, 8):
                 arguments = (str(path), "--first", str(first), "--provider", provider)
                 command = [sys.executable, "-m", "bench.loading_memory", "--measure", *arguments]
                 command += ["--precision", precision, "--streams", str(streams)]
@@ -77,7 +83,7 @@ def rows(first: Path, bundles: list[Path]) -> list[tuple[str, ...]]:
                         *(manifest.name, provider, precision, str(streams)),
                         *(f"{size / MIB:.0f}" for size in sizes),
                         f"{values['peak'] / weights:.2f}",
-                        f"{opening_bytes(weights, provider, precision) / MIB:.0f}",
+                        f"{opening_bytes(weights, provider, precision, streams) / MIB:.0f}",
                     )
                 )
     return found
@@ -96,7 +102,7 @@ def main() -> None:
     if given.measure:
         measure(given.first, given.bundles[0], given.provider, given.precision, given.streams)
         return
-    found = rows(given.first, given.bundles)
+    found, cpu, openvino = rows(given.first, given.bundles), OPENING["cpu"], OPENING["openvino"]
     publish(
         given.out,
         [
@@ -119,13 +125,15 @@ def main() -> None:
                 (
                     (
                         "cpu",
-                        f"{OPENING['cpu'][0]:g} times the weights"
-                        f" ({OPENING_BF16:g} in bf16), and {OPENING['cpu'][1] // MIB} MiB",
+                        f"{cpu.times:g} times the weights ({OPENING_BF16:g} in bf16), and "
+                        f"{cpu.libraries // MIB} MiB",
                     ),
                     (
                         "openvino",
-                        f"{OPENING['openvino'][0]:g} times the weights,"
-                        f" and {OPENING['openvino'][1] // MIB} MiB",
+                        f"{openvino.times:g} times the weights, and "
+                        f"{openvino.libraries // MIB} MiB; for each worker beyond {FEW_WORKERS}, "
+                        f"{openvino.worker_times:g} times the weights, and "
+                        f"{openvino.worker_bytes // MIB} MiB",
                     ),
                 ),
             ),

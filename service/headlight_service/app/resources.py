@@ -7,6 +7,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from headlight.errors import BundleError, InvalidInput, Unavailable
 from headlight.runtime.bundle.bundle import Bundle, read_manifest
@@ -27,10 +28,7 @@ from headlight_service.core.admission.working_memory import (
 )
 
 PROCESS_BYTES = 300 * MIB  # Python and the libraries, under load
-# Peak while a model is opened, tested and warmed up: so many times its weights, and so many bytes.
-# Measured on CPUs (bench/results/loading-memory.md); a GPU was not at hand.
-OPENING = {"cpu": (4.5, 16 * MIB), "openvino": (6.0, 192 * MIB), "cuda": (3.0, 0)}
-OPENING_BF16 = 6.0  # times; computed in fp32
+OPENING_BF16 = 6.0  # times the weights; computed in fp32
 STEP = 128 * MIB  # the memory of a container is rounded up to it
 REASONS = {
     "answers": "twice --max-output-bytes",
@@ -39,6 +37,31 @@ REASONS = {
     "weights": "their peak, while they are opened",
     "texts": "working memory of the longest texts, as many as run at once",
 }
+
+
+class Opening(NamedTuple):
+    """Peak of the memory while a model is opened, tested and warmed up.
+
+    Attributes:
+        times: multiple of its weights, with one or two workers.
+        libraries: bytes besides.
+        worker_times, worker_bytes: both again for each further worker.
+    """
+
+    times: float
+    libraries: int = 0
+    worker_times: float = 0.0
+    worker_bytes: int = 0
+
+
+# Measured on CPUs (bench/results/loading-memory.md); a GPU was not at hand. Workers of ONNX Runtime
+# share a session; OpenVINO compiles the graph for each.
+OPENING = {
+    "cpu": Opening(4.5, 16 * MIB),
+    "openvino": Opening(6.0, 192 * MIB, 0.2, 8 * MIB),
+    "cuda": Opening(3.0),
+}
+FEW_WORKERS = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,7 +104,8 @@ def check_memory(config: Config, bundle: Path, limit: int | None) -> None:
         weights = weight_bytes(manifest, provider, config.precision)
     except BundleError:  # the loading will say so, or find a GPU
         return
-    peak, resident = opening_bytes(weights, provider, config.precision), resident_bytes()
+    streams, _ = _workers(config, provider, usable_cpus())
+    peak, resident = opening_bytes(weights, provider, config.precision, streams), resident_bytes()
     if resident + peak > limit:
         raise BundleError(
             f"loading {manifest.name} takes up to {peak / MIB:.0f} MiB for {weights / MIB:.0f} MiB "
@@ -99,8 +123,7 @@ def resources_of(config: Config, manifest: Manifest, cpus: int) -> Resources:
         cpus: CPUs of the container.
     """
     provider = "cpu" if config.provider == "auto" else config.provider
-    default = 1 if provider == "cuda" else None
-    streams, threads = share(config.streams or default, config.threads, cpus)
+    streams, threads = _workers(config, provider, cpus)
     attend = config.attention == "on" and manifest.attends
     batches = batches_at_once(streams, provider)
     text = text_bytes(manifest.architecture, manifest.max_length, provider, attend=attend)
@@ -113,21 +136,28 @@ def resources_of(config: Config, manifest: Manifest, cpus: int) -> Resources:
             "answers": 2 * output_limit(config, limits(config, manifest).max_stream_output_bytes),
             "requests": config.max_queue_bytes,
             "process": PROCESS_BYTES,
-            "weights": int(weights * opening_factor(provider, config.precision)),
+            "weights": weights_peak(weights, provider, config.precision, streams),
             "texts": batches * text,
         },
     )
 
 
-def opening_bytes(weights: int, provider: str, precision: str) -> int:
+def _workers(config: Config, provider: str, cpus: int) -> tuple[int, int]:
+    """Return the number of workers, and of the threads of each, as the runtime chooses them."""
+    return share(config.streams or (1 if provider == "cuda" else None), config.threads, cpus)
+
+
+def opening_bytes(weights: int, provider: str, precision: str, streams: int) -> int:
     """Return the peak that a process takes to open a model with so many bytes of weights."""
-    return int(weights * opening_factor(provider, precision)) + OPENING[provider][1]
+    return weights_peak(weights, provider, precision, streams) + OPENING[provider].libraries
 
 
-def opening_factor(provider: str, precision: str) -> float:
-    """Return that peak as a multiple of the weights; the rest is of libraries."""
-    is_bf16 = provider == "cpu" and precision == "bf16"
-    return OPENING_BF16 if is_bf16 else OPENING[provider][0]
+def weights_peak(weights: int, provider: str, precision: str, streams: int) -> int:
+    """Return that peak without the libraries."""
+    opening, further = OPENING[provider], max(0, streams - FEW_WORKERS)
+    times = OPENING_BF16 if provider == "cpu" and precision == "bf16" else opening.times
+    times += further * opening.worker_times
+    return int(weights * times) + further * opening.worker_bytes
 
 
 def weight_bytes(manifest: Manifest, provider: str, precision: str) -> int:

@@ -21,7 +21,12 @@ from headlight_export.families.score_heads import OF_TEXTS, read_head, read_toke
 from headlight_export.families.source import COMPUTED, Config, Unfit
 from headlight_export.folders.labels import activation_of, labels_of
 from headlight_export.folders.model_folder import Refused, check_readable, read_config, read_tensors
-from headlight_export.folders.pair_template import NEEDED, of_file, of_folder
+from headlight_export.folders.pair_template import (
+    NEEDED,
+    NoPlaces,
+    template_from_file,
+    template_from_folder,
+)
 from headlight_export.folders.pooling_choice import with_pooling
 from headlight_export.folders.sentence_folder import MODULES, Recipe, read_recipe
 from headlight_export.folders.task import GENERATES, OF_TOKENS, other_use, scored, task_of
@@ -242,11 +247,17 @@ def _template(
             raise Refused(
                 "--pair-template is for models that score texts, with a tokenizer; leave it out"
             )
-        return of_file(requested, recipe.transformer), "--pair-template"
+        return template_from_file(requested, recipe.transformer), "--pair-template"
     if not reads_pairs or not (config.causal or recipe.chat is not None):
         return None, ""
-    if found := of_folder(recipe.transformer, recipe.chat):
-        return found
+    try:
+        template = template_from_folder(recipe.transformer, recipe.chat)
+    except NoPlaces:
+        if recipe.chat is not None or task == "rerank":
+            raise
+        return None, ""
+    if template is not None:
+        return template
     if task == "rerank":
         raise Refused(
             "the model is a decoder that reranks, and the folder has no chat template for a query "

@@ -1,29 +1,28 @@
 """Template that a decoder reads a query and a document by: of the folder, or of a file.
 
-A chat template is rendered once, with marks in place of the texts. The bundle has what stands
-around the marks. Messages have the roles that sentence-transformers and vLLM give them: "query",
-"document", and "system" for a prompt.
+A chat template is rendered with marks in place of the texts. The bundle has what stands around the
+marks, so a template that changes the texts is refused. Messages have the roles that
+sentence-transformers and vLLM give them: "query", "document", and "system" for a prompt.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
-
-from jinja2 import TemplateError
-from jinja2.ext import loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing import Any
 
 from headlight.runtime.bundle.pair_template import LONGEST_TEMPLATE, PairTemplate
+from headlight_export.folders.chat_rendering import Chat, Rendered, Unbounded, render
 from headlight_export.folders.model_folder import Refused, read_object, unreadable
 from headlight_export.tokenizers.tokenizer_file import read_settings
 
 CHAT, CHAT_OBJECT = "chat_template.jinja", "chat_template.json"
 PLACES = ("{prompt}", "{query}", "{document}")  # of a file without Jinja
 ROLES = ("system", "query", "document")
-MARKS = tuple(f"\ue000{role}\ue001" for role in ROLES)
+MARKS = tuple(f"\ue000{end}" for end in "\ue001\ue002\ue003")  # letters that no filter changes
+# Texts that filters change: `trim`, `tojson`, `lower`, `replace` of line breaks, `escape` and more.
+PLAIN = " \t\n Ab  'cD' \"1\"\r\n\n\\n<e> & {x} {{ y }} %s \u00c9\u00df\u3000</think>z \n\t "
+PROBES = ((PLAIN,) * 3, (PLAIN * 1000,) * 3, ("a", "", ""))
 FORMATS = ("flat", "structured")  # content of a message: a text, or a list of one
 LONGEST_CHAT = 1 << 17  # characters of Jinja
 NEEDED = (
@@ -32,7 +31,11 @@ NEEDED = (
 )
 
 
-def of_file(path: Path, folder: Path) -> PairTemplate:
+class NoPlaces(Refused):
+    """A chat template that is not for messages of queries and documents."""
+
+
+def template_from_file(path: Path, folder: Path) -> PairTemplate:
     """Return the template in a file.
 
     It is a text with {query}, {document} and perhaps {prompt}, or a chat template in Jinja. As in
@@ -60,10 +63,10 @@ def of_file(path: Path, folder: Path) -> PairTemplate:
     return _made(str(path), parts, around_prompt)
 
 
-def of_folder(
+def template_from_folder(
     folder: Path, chat: Mapping[str, Any] | None = None
 ) -> tuple[PairTemplate, str] | None:
-    """Return the folder's chat template and its file, if it is one for pairs.
+    """Return the folder's chat template for pairs and its file; None: the folder has none.
 
     Args:
         folder: of the Transformer.
@@ -71,21 +74,17 @@ def of_folder(
             folder does not say that it does.
 
     Raises:
-        Refused: the folder says so, and the template has no place for a query or a document.
+        NoPlaces: it is one of a language model, without places for a query and a document.
+        Refused: it changes them, is too long, or takes too much time or memory.
     """
-    found = _chat_of(folder)
-    if found is None:
+    chat_template = _chat_of(folder)
+    if chat_template is None:
         return None
-    text, file = found
+    text, file = chat_template
     formats = (
         FORMATS if (chat or {}).get("format") not in FORMATS else (str((chat or {})["format"]),)
     )
-    try:
-        return _of_chat(text, file, folder, (chat or {}).get("arguments") or {}, formats), file
-    except Refused:
-        if chat is not None:
-            raise
-        return None  # a chat template as any language model has
+    return _of_chat(text, file, folder, (chat or {}).get("arguments") or {}, formats), file
 
 
 def _chat_of(folder: Path) -> tuple[str, str] | None:
@@ -93,14 +92,14 @@ def _chat_of(folder: Path) -> tuple[str, str] | None:
     if (folder / CHAT).is_file():
         return _read(folder / CHAT), CHAT
     path = folder / CHAT_OBJECT
-    found = read_object(path).get("chat_template") if path.is_file() else None
+    template = read_object(path).get("chat_template") if path.is_file() else None
     file = CHAT_OBJECT
-    if found is None:
-        found, file = read_settings(folder).get("chat_template"), "tokenizer_config.json"
-    if isinstance(found, list):  # several, by name
-        named = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}
-        found = named.get("default")
-    return (found, file) if isinstance(found, str) else None
+    if template is None:
+        template, file = read_settings(folder).get("chat_template"), "tokenizer_config.json"
+    if isinstance(template, list):  # several, by name
+        named = {each.get("name"): each.get("template") for each in template if type(each) is dict}
+        template = named.get("default")
+    return (template, file) if isinstance(template, str) else None
 
 
 def _read(path: Path) -> str:
@@ -119,20 +118,62 @@ def _of_chat(
     """Return the template that a chat template is; the first of `formats` that carries the texts.
 
     Raises:
-        Refused: it cannot be rendered, or does not have each text once.
+        NoPlaces: it cannot be rendered, or does not have each text once.
+        Refused: it changes the texts, is too long, or takes too much time or memory.
     """
     if len(text) > LONGEST_CHAT:
         raise Refused(f"{file} has more than {LONGEST_CHAT} characters; shorten it")
     known = _special_tokens(folder) | dict(arguments)
     for form in formats:
-        plain = _around(_rendered(text, file, known, form, ROLES[1:]), MARKS[1:])
-        if plain is not None:
-            prompted = _around(_rendered(text, file, known, form, ROLES), MARKS)
-            return _made(file, plain, prompted or ())
-    raise Refused(
+        chats = [
+            _chat(texts, form, prompted=prompted)
+            for prompted in (False, True)
+            for texts in (MARKS, *PROBES)
+        ]
+        try:
+            rendered = render(text, known, chats)
+        except Unbounded as error:
+            raise Refused(f"{file} {error}; {NEEDED}") from None
+        plain, prompted = rendered[: len(chats) // 2], rendered[len(chats) // 2 :]
+        if plain[0].text is None:
+            raise NoPlaces(f"{file} cannot be rendered ({plain[0].error}); {NEEDED}")
+        parts = _around(plain[0].text, MARKS[1:])
+        if parts is not None:
+            template = _made(file, parts, _around(prompted[0].text or "", MARKS) or ())
+            _check_unchanged(template, plain[1:], prompted[1:], file)
+            return template
+    raise NoPlaces(
         f'{file} has no place for the messages of the roles "query" and "document", each once and '
         f"in this order; {NEEDED}"
     )
+
+
+def _chat(texts: Sequence[str], form: str, *, prompted: bool) -> Chat:
+    messages = zip(ROLES, texts, strict=True)
+    return [
+        {"role": role, "content": text if form == "flat" else [{"type": "text", "text": text}]}
+        for role, text in messages
+        if prompted or role != ROLES[0]
+    ]
+
+
+def _check_unchanged(
+    template: PairTemplate, plain: Sequence[Rendered], prompted: Sequence[Rendered], file: str
+) -> None:
+    """Check that chats of PROBES, without and with prompts, have their texts as they are.
+
+    Raises:
+        Refused: the chat template changes them, or looks at them.
+    """
+    chats = [(each, False) for each in plain]
+    chats += [(each, True) for each in prompted] if template.prompted else []
+    for (rendered, has_prompt), (prompt, *pair) in zip(chats, (*PROBES, *PROBES), strict=False):
+        pieces = template.pieces((pair[0], pair[1]), prompt if has_prompt else "")
+        if rendered.text != "".join(piece for _, piece in pieces):
+            raise Refused(
+                f"{file} changes the texts of pairs, as `| trim`, `| tojson` or a condition does: "
+                f"they are put in as they are. Take that out of a copy, and {NEEDED}"
+            )
 
 
 def _made(file: str, plain: tuple[str, ...], prompted: tuple[str, ...]) -> PairTemplate:
@@ -144,41 +185,11 @@ def _made(file: str, plain: tuple[str, ...], prompted: tuple[str, ...]) -> PairT
 
 def _special_tokens(folder: Path) -> dict[str, Any]:
     """Return the special tokens that a template may name, as bos_token."""
-    settings = read_settings(folder)
-    found = {key: value for key, value in settings.items() if key.endswith("_token")}
     return {
         key: value.get("content") if isinstance(value, dict) else value
-        for key, value in found.items()
-        if isinstance(value, str | dict)
+        for key, value in read_settings(folder).items()
+        if key.endswith("_token") and isinstance(value, str | dict)
     }
-
-
-def _rendered(
-    text: str, file: str, known: Mapping[str, Any], form: str, roles: Sequence[str]
-) -> str:
-    """Return a chat of messages of these roles, each with its mark, as transformers renders it."""
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
-    )
-    environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False)
-    environment.globals["raise_exception"] = _refuse
-    marks = dict(zip(ROLES, MARKS, strict=True))
-    messages = [
-        {
-            "role": role,
-            "content": marks[role] if form == "flat" else [{"type": "text", "text": marks[role]}],
-        }
-        for role in roles
-    ]
-    try:
-        template = environment.from_string(text)
-        return template.render(**{"add_generation_prompt": False, **known, "messages": messages})
-    except (TemplateError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise Refused(f"{file} cannot be rendered ({error!s:.200}); {NEEDED}") from error
-
-
-def _refuse(message: object) -> NoReturn:
-    raise TemplateError(str(message))
 
 
 def _around(text: str, marks: Sequence[str]) -> tuple[str, ...] | None:

@@ -68,18 +68,20 @@ class LongTexts(NamedTuple):
     """How long texts are cut.
 
     Attributes:
-        read: tokenises a text or a pair; the tokens have offsets.
+        read: tokenises a text or a pair, with its prompt; the tokens have offsets.
         max_length: tokens that truncation leaves.
         truncation: the end to cut.
-        prompt: text before each single text.
-        most: characters of one input that may be read, its prompt included; None: all.
+        before: characters of the prompt before the single or first text; a template's has none.
+        around: characters that are read beside the texts: those, or a template's.
+        most: characters of one input that may be read, these included; None: all.
         reach: characters before a cut that may belong to a special token which it splits.
     """
 
     read: Callable[[Value], Encoding]
     max_length: int
     truncation: Cut
-    prompt: str
+    before: int
+    around: int
     most: int | None
     reach: int
 
@@ -96,12 +98,12 @@ class LongTexts(NamedTuple):
         if self.truncation in SECOND_ALONE:
             longer = len(texts) - 1
         whole = len(texts[longer])
-        others = len(self.prompt) if isinstance(value, str) else len(texts[1 - longer])
+        others = self.around + sum(map(len, texts)) - whole
         room = whole if self.most is None else self.most - others
         size = min(FIRST_PER_TOKEN * self.max_length, room)
         while 0 < size < whole:
             part = self._cut(value, longer, size)
-            if self._decides(part.value, longer) and self._same_prompt(value, part.value):
+            if self._decides(part.value, longer) and self._same_prompt(value, part.value, longer):
                 return part
             if size == room:
                 break
@@ -130,36 +132,40 @@ class LongTexts(NamedTuple):
             value: the input, one text of which is cut.
             at: which text of a pair is cut; 0 for a single text.
         """
-        single = isinstance(value, str)
-        encoding = self.read(self.prompt + value if isinstance(value, str) else value)
+        encoding = self.read(value)
         if len(encoding) <= self.max_length:
             return False
         around = np.array(encoding.special_tokens_mask, dtype=np.bool_)
-        before = len(self.prompt) if single else 0
-        stays = around | prompt_tokens(encoding, before) if before else around
+        stays = around | prompt_tokens(encoding, self.before) if self.before else around
         second = np.array([text == 1 for text in encoding.sequence_ids])
         own = ~stays & (second == bool(at))
         longer = 2 * int(own.sum()) > int((~stays).sum())
         if not longer and self.truncation not in SECOND_ALONE:
             return False  # the other text of the pair may be the longer one
-        kept = truncate(stays, second, self.max_length, self.truncation, prompt=bool(before))
+        kept = truncate(stays, second, self.max_length, self.truncation, prompt=bool(self.before))
         kept = kept[own[kept]]
+        before = self.before if at == 0 else 0
         text = value if isinstance(value, str) else value[at]
         if self.truncation not in FROM_START:
             return _ends_before(encoding, own, kept, before + _end_unchanged(text, self.reach))
         return _begins_behind(encoding, own, kept, before + _start_unchanged(text, self.reach))
 
-    def _same_prompt(self, value: Value, part: Value) -> bool:
-        """Return whether a prompt has the same tokens before a part as before the whole text."""
-        if not isinstance(value, str) or not isinstance(part, str):
-            return True  # a pair has no prompt
-        if not self.prompt or self.truncation != "cut_start":
+    def _same_prompt(self, value: Value, part: Value, at: int) -> bool:
+        """Return whether a prompt has the same tokens before a part as before the whole text.
+
+        `at`: which text of a pair is cut; 0 for a single text.
+        """
+        if not self.before or at or self.truncation not in FROM_START:
             return True
-        found = [
-            np.array(encoding.ids)[prompt_tokens(encoding, len(self.prompt))].tolist()
-            for encoding in (self.read(self.prompt + text) for text in (value[: len(part)], part))
-        ]
-        return bool(found[0] == found[1])
+        if isinstance(value, str):
+            begin: Value = value[: len(part)]
+        else:
+            begin = value[0][: len(part[0])], value[1]
+        first, second = (
+            np.array(encoding.ids)[prompt_tokens(encoding, self.before)].tolist()
+            for encoding in map(self.read, (begin, part))
+        )
+        return bool(first == second)
 
 
 def _size(value: Value) -> int:

@@ -205,18 +205,23 @@ class Tokenizer:
         if not (cut and any(self._is_long(value, prompt, most) for value in values)):
             yield from self._encode_each(values, *options, with_info=with_info)
             return
-        texts = LongTexts(
-            lambda value: next(iter(self._read([value], special_tokens, bare=False))),
-            self.max_length,
-            truncation,
-            prompt,
-            most,
-            self._reach,
-        )
+
+        def read(value: Value) -> Encoding:
+            value = self._prompted(value, prompt)
+            return next(iter(self._read([value], special_tokens, bare=False, prompt=prompt)))
+
         for value in values:
             part = Part(value)
             if self._is_long(value, prompt, most):
-                part = texts._replace(truncation=self._cut(value, truncation)).part(value)
+                part = LongTexts(
+                    read,
+                    self.max_length,
+                    self._cut(value, truncation),
+                    self._before(value, prompt),
+                    self._around(value, prompt),
+                    most,
+                    self._reach,
+                ).part(value)
             [found] = self._encode_each([part.value], *options, with_info=with_info)
             yield part.placed(found, value)
 
@@ -228,8 +233,8 @@ class Tokenizer:
     def _is_long(self, value: Value, prompt: str, most: int | None) -> bool:
         """Return whether only a part of an input is read if it is truncated."""
         whole = CHARACTERS_PER_TOKEN * self.max_length
-        size = len(prompt) + len(value) if isinstance(value, str) else sum(map(len, value))
-        return size > (whole if most is None else min(whole, most))
+        size = len(value) if isinstance(value, str) else sum(map(len, value))
+        return self._around(value, prompt) + size > (whole if most is None else min(whole, most))
 
     def _encode_each(
         self,
@@ -258,9 +263,17 @@ class Tokenizer:
 
     def _prompted(self, value: Value, prompt: str) -> Value:
         """Return an input with a prompt before it, unless a template places the prompt."""
-        if isinstance(value, str):
-            return prompt + value
-        return (prompt + value[0], value[1]) if self._prompts_pairs else value
+        if not self._before(value, prompt):
+            return value
+        return prompt + value if isinstance(value, str) else (prompt + value[0], value[1])
+
+    def _before(self, value: Value, prompt: str) -> int:
+        """Return how many characters of a prompt go before an input, outside of a template."""
+        return len(prompt) if isinstance(value, str) or self._prompts_pairs else 0
+
+    def _around(self, value: Value, prompt: str) -> int:
+        """Return how many characters are read beside an input."""
+        return len(prompt) if isinstance(value, str) else self.around_pair(prompt)
 
     def _read(
         self,

@@ -59,7 +59,7 @@ def tokenizer(
 ) -> Tokenizer:
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
     request.param().save(str(path))
-    return Tokenizer(path, MOST)
+    return Tokenizer(path, MOST, prompts_pairs=True)
 
 
 def outcome(
@@ -83,7 +83,7 @@ def outcome(
 
 @given(
     INPUTS,
-    st.sampled_from(["cut_end", "cut_start"]),
+    st.sampled_from(["cut_end", "cut_start", "cut_second"]),
     st.sampled_from(["", "q: ", "hello"]),
     st.sampled_from(["parse", "text"]),
 )
@@ -94,10 +94,7 @@ def test_a_part_of_a_long_text_gives_the_tokens_of_all_of_it(
     prompt: str,
     special_tokens: SpecialTokens,
 ) -> None:
-    options: dict[str, Any] = {
-        "prompt": prompt if isinstance(value, str) else "",
-        "special_tokens": special_tokens,
-    }
+    options: dict[str, Any] = {"prompt": prompt, "special_tokens": special_tokens}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokenizer_module, "CHARACTERS_PER_TOKEN", 1 << 40)
         whole = outcome(tokenizer, value, truncation, **options)

@@ -141,6 +141,15 @@ def test_segments_are_not_read_for_models_without_them(tmp_path: Path) -> None:
         assert tokenized.info.segments == (0,) * len(tokenized.ids), "whoever asks is told"
 
 
+def test_the_tokens_of_a_pairs_prompt_are_in_its_first_text(tmp_path: Path) -> None:
+    small_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    prompting = Tokenizer(tmp_path / "tokenizer.json", max_length=40, prompts_pairs=True)
+    for first, tokens in (("a", 1), (" ", 0)):
+        info = prompting.encode(first, "hello world", prompt="hello ", with_info=True).info
+        assert info is not None
+        assert info.prompt == (False, *[True] * 5, *[False] * (tokens + 1 + 10 + 1))
+
+
 def test_a_bad_text_in_a_batch_is_refused_in_its_turn(tokenizer: Tokenizer) -> None:
     found = tokenizer.encode_each(["ab", ("a", ""), "c"])
     assert len(next(found).ids) == 4

@@ -115,23 +115,27 @@ class View(NamedTuple):
 
 def views(models: Models) -> list[View]:
     """Return the models of the protocol: those whose output the served model gives."""
+    return [view for model in models.all for view in _views_of(model)]
+
+
+def _views_of(model: ServedModel) -> list[View]:
     return [
         View(kind, model)
-        for model in models.all
         for kind, output in OUTPUTS.items()
         if model.gives(output) and not (kind == "scores" and model.description.token_labels)
     ]
 
 
 def view_of(models: Models, name: str, version: str) -> View:
-    """Return the model that a request names; without a name, the vectors of the default one.
+    """Return the model that a request names; without a name, the first one over the default model.
 
     Raises:
         NotFound: there is none of that name or version.
         Unavailable: the first model is still being loaded.
     """
     if not name:
-        found = View("embedding", models.get("", "embed"))
+        default = models.get("", "embed")
+        view = next(iter(_views_of(default)), View("tokens", default))  # refused without tokens
     else:
         known = {
             alias + SUFFIXES[view.kind]: view
@@ -147,20 +151,20 @@ def view_of(models: Models, name: str, version: str) -> View:
             )
             served = ", ".join(named) or models.get().name  # raises: still being loaded
             raise NotFound(Reason.NOT_SERVED, "model_name", names=served)
-        found = known[name]
-    if version not in ("", found.model.ref.version):
-        alias = name.removesuffix(SUFFIXES[found.kind])
-        for view in views(models):
-            its = view.kind, view.model.ref.version
-            if its == (found.kind, version) and alias in view.model.names:
-                return view
+        view = known[name]
+    if version not in ("", view.model.ref.version):
+        alias = name.removesuffix(SUFFIXES[view.kind])
+        for other in views(models):
+            its = other.kind, other.model.ref.version
+            if its == (view.kind, version) and alias in other.model.names:
+                return other
         raise NotFound(
             Reason.OTHER_VERSION,
             "model_version",
-            name=found.name,
-            version=found.model.ref.version,
+            name=view.name,
+            version=view.model.ref.version,
         )
-    return found
+    return view
 
 
 def metadata(view: View) -> oip.ModelMetadataResponse:

@@ -51,6 +51,10 @@ def test_the_template_and_its_instruction_are_applied(
     assert expected[None] == expected["it"] != expected["find"]
     np.testing.assert_allclose(scores(service), expected["it"], atol=1e-5)
     np.testing.assert_allclose(scores(service, instruction="find"), expected["find"], atol=1e-5)
+    body = {"text_1": "red", "text_2": DOCUMENTS, "use_activation": False}
+    options = {"truncate_prompt_tokens": -1, "instruction": "find"}
+    data = service.ask("/score", body | options).json["data"]
+    np.testing.assert_allclose([each["score"] for each in data], expected["find"], atol=1e-5)
 
 
 def test_the_query_is_never_cut_and_named_if_it_leaves_no_room(service: HttpService) -> None:
@@ -60,6 +64,8 @@ def test_the_query_is_never_cut_and_named_if_it_leaves_no_room(service: HttpServ
 
 
 def test_a_long_instruction_is_refused_by_its_name(service: HttpService) -> None:
-    reply = service.ask("/rerank", BODY | {"instruction": "x" * 5000})
-    assert reply.status == 422
-    assert reply.json["error"].startswith("instruction: ")
+    pairs = {"text_1": "red", "text_2": "a", "instruction": "x" * 5000}
+    for path, body, status in (("/rerank", BODY | pairs, 422), ("/score", pairs, 400)):
+        reply = service.ask(path, body)
+        assert reply.status == status
+        assert "instruction: has 5000" in reply.body.decode()

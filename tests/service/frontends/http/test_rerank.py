@@ -292,6 +292,8 @@ def test_texts_are_classified_as_by_vllm(labelling: HttpService, classifying: Ru
         ("/score", {"text_1": ["a", ""], "text_2": ["b", "c"]}, "text_1[1]: is empty"),
         ("/score", {"text_1": ["a", "b"], "text_2": ["c"]}, "text_2: has 1 entries for 2"),
         ("/score", {"queries": "a"}, "documents: must be a text, or a list of texts"),
+        ("/score", {"text_1": "a", "text_2": "b", "instruction": "Find"}, "instruction: is not"),
+        ("/score", {"text_1": "a", "text_2": "b", "instruction": 1}, "instruction: must be a text"),
         ("/classify", {"input": ["a", ""]}, "input[1]: is empty"),
         ("/classify", {"input": "a", "truncate_prompt_tokens": 8}, "truncate_prompt_tokens: is"),
     ],

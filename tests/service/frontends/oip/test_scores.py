@@ -59,6 +59,19 @@ async def test_pairs_have_scores_and_logits(serve: Serve, ranking: Runtime) -> N
         assert (error.details() or "").startswith("text[1]: has 64 tokens")
 
 
+async def test_a_request_without_a_model_has_what_the_only_model_gives(
+    serve: Serve, ranking: Runtime
+) -> None:
+    async with serve(ranking) as service:
+        stub, message = InferenceStub(service.channel), asked(service, "a", "b", pairs=True)
+        named = arrays(await stub.ModelInfer(message))
+        message.model_name = ""
+        assert arrays(await stub.ModelInfer(message)) == named
+        message.outputs.add(name="embedding")
+        error = await refused(stub.ModelInfer(message), grpc.StatusCode.INVALID_ARGUMENT)
+    assert "scores, logits" in (error.details() or "")
+
+
 async def test_texts_have_scores(serve: Serve, classifying: Runtime) -> None:
     texts = ["red", "a planet"]
     async with serve(classifying) as service:

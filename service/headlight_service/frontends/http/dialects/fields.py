@@ -6,11 +6,13 @@ import functools
 from typing import Any
 
 from headlight.errors import InvalidInput, NotFound, Phrase, Reason
+from headlight.refusals import Path
 from headlight.spec import PooledSpec
 from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.request import VECTORS, OutputSpec
 from headlight_service.frontends.http.exchange import Exchange
 
+INSTRUCTION: dict[Path, Path] = {("prompt_text",): ("instruction",)}  # its name in errors
 REMEMBERED = 64  # resolved output specs, one for each number of dimensions
 
 
@@ -34,6 +36,19 @@ def requested_model(exchange: Exchange, body: dict[str, Any], *tasks: str) -> Se
         if exchange.door.options.any_model_name:
             return models.get("", *tasks)
         raise
+
+
+def instruction_of(body: dict[str, Any], model: ServedModel) -> str | None:
+    """Return vLLM's `instruction`, for models whose template of pairs has a place for one.
+
+    Raises:
+        InvalidInput: it is not text, or the model takes none: the scores would be the same.
+    """
+    instruction: str | None = optional(body, "instruction", str, Phrase.TEXT)
+    template = model.runtime.bundle.manifest.pair_template
+    if instruction and (template is None or not template.prompted):
+        raise InvalidInput("instruction", Reason.NOT_APPLIED)
+    return instruction or None
 
 
 @functools.lru_cache(REMEMBERED)

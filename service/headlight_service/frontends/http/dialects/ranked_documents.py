@@ -13,7 +13,12 @@ from headlight.interface.scoring import pair_names
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, Pair, Request
-from headlight_service.frontends.http.dialects.fields import optional, requested_model
+from headlight_service.frontends.http.dialects.fields import (
+    INSTRUCTION,
+    instruction_of,
+    optional,
+    requested_model,
+)
 from headlight_service.frontends.http.exchange import Exchange, Response, json_response
 from headlight_service.frontends.http.json_answers import JsonForm
 from headlight_service.frontends.scoring import SCORES, check_ranks, scored
@@ -43,8 +48,7 @@ class Ranking(NamedTuple):
 
     async def respond(self, exchange: Exchange) -> Response:
         """Return the response, once the scores are computed."""
-        names = pair_names(len(self.texts)) | {("prompt_text",): ("instruction",)}
-        with renamed(names):
+        with renamed(pair_names(len(self.texts)) | INSTRUCTION):
             answer = await exchange.submit(self.request, JsonForm(self.model.limits))
         return await exchange.encoded(lambda: self._response(exchange, answer), len(exchange.body))
 
@@ -90,16 +94,11 @@ def decode(exchange: Exchange, body: dict[str, Any]) -> Ranking:
         top_n = optional(body, "top_n", int, Phrase.WHOLE_FROM_0)
         if top_n is not None and top_n < 0:
             raise InvalidInput("top_n", Reason.MUST_BE_OR_NULL, kind=Phrase.WHOLE_FROM_0)
-        instruction = optional(body, "instruction", str, Phrase.TEXT)  # of vLLM
-        template = model.runtime.bundle.manifest.pair_template
-        if instruction and (template is None or not template.prompted):
-            raise InvalidInput("instruction", Reason.NOT_APPLIED)
+        instruction = instruction_of(body, model)
         if body.get("rank_fields") not in (None, [], ["text"]):
             raise InvalidInput("rank_fields", Reason.NOT_APPLIED)
         pairs: list[Input] = [Pair(query, text) for text in texts]
-        request = Request(
-            pairs, SCORES, model.key, truncation="cut_end", prompt_text=instruction or None
-        )
+        request = Request(pairs, SCORES, model.key, truncation="cut_end", prompt_text=instruction)
         return Ranking(
             model,
             request,

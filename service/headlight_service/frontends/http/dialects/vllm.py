@@ -9,7 +9,12 @@ from headlight.refusals import CONTRACT, Path
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.request import Input, Pair, Request
-from headlight_service.frontends.http.dialects.fields import optional, requested_model
+from headlight_service.frontends.http.dialects.fields import (
+    INSTRUCTION,
+    instruction_of,
+    optional,
+    requested_model,
+)
 from headlight_service.frontends.http.dialects.openai import encode_error
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
@@ -31,7 +36,7 @@ EDGE = CONTRACT
 SIDES = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2"))
 
 
-class _Asked(NamedTuple):
+class _Scoring(NamedTuple):
     """A decoded request; `names`: of the fields of its texts."""
 
     model: ServedModel
@@ -50,30 +55,30 @@ def routes(door: Door) -> list[Route]:
 
 
 async def _score(exchange: Exchange) -> Response:
-    model, found, head = await _answered(exchange, await exchange.decoded(_score_request))
+    model, scores, head = await _answered(exchange, await exchange.decoded(_score_request))
     data = [
         {"index": at, "object": "score", "score": score}
-        for at, score in enumerate(found.values[:, 0])
+        for at, score in enumerate(scores.values[:, 0])
     ]
     return json_response({**head, "model": model.name, "data": data})
 
 
 async def _classify(exchange: Exchange) -> Response:
-    model, found, head = await _answered(exchange, await exchange.decoded(_classify_request))
+    model, scores, head = await _answered(exchange, await exchange.decoded(_classify_request))
     labels = model.description.labels
     data = [
         {
             "index": at,
-            "label": labels[int(found.logits[at].argmax())],
+            "label": labels[int(scores.logits[at].argmax())],
             "probs": probabilities,
             "num_classes": len(labels),
         }
-        for at, probabilities in enumerate(found.values)
+        for at, probabilities in enumerate(scores.values)
     ]
     return json_response({**head, "model": model.name, "data": data})
 
 
-def _score_request(exchange: Exchange, body: dict[str, Any]) -> _Asked:
+def _score_request(exchange: Exchange, body: dict[str, Any]) -> _Scoring:
     model = requested_model(exchange, body, "rerank")
     with counted(model):
         check_ranks(model)
@@ -91,10 +96,10 @@ def _score_request(exchange: Exchange, body: dict[str, Any]) -> _Asked:
             pair = ("inputs", at, "pair")
             names |= {pair: (second, at), (*pair, "second"): (second, at)}
             names[(*pair, "first")] = (first,) if one else (first, at)
-        return _asked(model, inputs, body, names)
+        return _scoring(model, inputs, body, names | INSTRUCTION, instruction_of(body, model))
 
 
-def _classify_request(exchange: Exchange, body: dict[str, Any]) -> _Asked:
+def _classify_request(exchange: Exchange, body: dict[str, Any]) -> _Scoring:
     model = requested_model(exchange, body, *LABELLING)
     with counted(model):
         check_scores(model)
@@ -102,14 +107,24 @@ def _classify_request(exchange: Exchange, body: dict[str, Any]) -> _Asked:
         names: dict[Path, Path] = {
             ("inputs", at, "text"): ("input", at) for at in range(len(inputs))
         }
-        return _asked(model, inputs, body, names)
+        return _scoring(model, inputs, body, names)
 
 
-def _asked(
-    model: ServedModel, inputs: list[Input], body: dict[str, Any], names: dict[Path, Path]
-) -> _Asked:
-    request = Request(inputs, SCORES, model.key, truncation=_truncation(body, model))
-    return _Asked(
+def _scoring(
+    model: ServedModel,
+    inputs: list[Input],
+    body: dict[str, Any],
+    names: dict[Path, Path],
+    instruction: str | None = None,
+) -> _Scoring:
+    request = Request(
+        inputs,
+        SCORES,
+        model.key,
+        truncation=_truncation(body, model),
+        prompt_text=instruction,
+    )
+    return _Scoring(
         model,
         request,
         raw=optional(body, "use_activation", bool, Phrase.TRUE_OR_FALSE) is False,
@@ -118,18 +133,18 @@ def _asked(
 
 
 async def _answered(
-    exchange: Exchange, asked: _Asked
+    exchange: Exchange, scoring: _Scoring
 ) -> tuple[ServedModel, Scored, dict[str, Any]]:
     """Return the model, its scores, and the fields that all answers have."""
-    with renamed(asked.names):
-        answer = await exchange.submit(asked.request, JsonForm(asked.model.limits))
+    with renamed(scoring.names):
+        answer = await exchange.submit(scoring.request, JsonForm(scoring.model.limits))
     tokens = answer.prepared.tokens
     head = {
         "id": exchange.request_id,
         "object": "list",
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
-    return asked.model, scored(answer, asked.model, raw=asked.raw), head
+    return scoring.model, scored(answer, scoring.model, raw=scoring.raw), head
 
 
 def _texts(body: dict[str, Any], name: str, model: ServedModel) -> list[str]:

@@ -212,7 +212,8 @@ class Manifest:
         if version == PREVIOUS_VERSION:
             task, labels, outputs = "embed", tuple[str, ...](), given
         else:
-            task, labels, outputs = _task(top), _labels(top, architecture), _outputs(top, given)
+            task, labels = _task(top, architecture), _labels(top, architecture)
+            outputs = _outputs(top, given)
         return cls(
             name=top.take("name", str),
             version=top.take("version", str),
@@ -271,13 +272,22 @@ def _readable_version(top: Fields) -> int:
     return version
 
 
-def _task(top: Fields) -> str:
+def _task(top: Fields, architecture: Architecture) -> str:
     task: str = top.take("task", str)
     if task not in TASKS:
         raise BundleError(
             f"task is {task!a:.60}; this runtime serves {', '.join(TASKS)}: update Headlight",
             MANIFEST,
         )
+    labels, of_tokens = architecture.labels, architecture.token_labels
+    if task == "rerank" and (labels != 1 or of_tokens):
+        kind = "of tokens" if of_tokens else "of texts"
+        raise BundleError(
+            f"task is rerank, which takes one label of texts; architecture has {labels} {kind}",
+            MANIFEST,
+        )
+    if task == "classify" and not labels:
+        raise BundleError("task is classify, and architecture.labels is 0", MANIFEST)
     return task
 
 

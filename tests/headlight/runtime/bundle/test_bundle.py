@@ -105,6 +105,8 @@ def test_broken_json_and_wrong_types_name_the_field(copy: Path) -> None:
         ),
         ({"format_version": 2}, "format_version is 2; this runtime reads 3 and 4: export again"),
         ({"task": "answer"}, "task is 'answer'; this runtime serves embed, rerank, classify"),
+        ({"task": "rerank"}, "task is rerank, which takes one label of texts; .* has 0 of texts"),
+        ({"task": "classify"}, "task is classify, and architecture.labels is 0"),
         ({"labels": [1]}, "labels holds something that is not a string"),
         ({"graphs": []}, "outputs has pooled, which none of the graphs gives"),
         ({"dense_layers": 1}, "outputs has spans, which none of the graphs gives"),

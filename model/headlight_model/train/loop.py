@@ -24,6 +24,7 @@ from headlight_model.train.data.batches import prepare
 from headlight_model.train.data.stored import Data, load
 from headlight_model.train.data.tasks import TextPairs
 from headlight_model.train.data.tokenizer import train_tokenizer
+from headlight_model.train.encoder_trainer import EncoderTrainer
 from headlight_model.train.evaluate import masked_token_metrics, retrieval_metrics
 from headlight_model.train.recipe import Recipe
 from headlight_model.train.trainer import StepReport, Trainer
@@ -81,7 +82,7 @@ def train(job: Job) -> dict[str, object]:
     return report
 
 
-def begin(job: Job, state: Path) -> Trainer:
+def begin(job: Job, state: Path) -> EncoderTrainer:
     """Return a trainer before its first step.
 
     Tokenizer and data are read from `state` if they were made from this corpus.
@@ -101,7 +102,7 @@ def begin(job: Job, state: Path) -> Trainer:
     tokenizer = Tokenizer.from_file(str(file))
     tokenizer_sha256 = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
     origin = {"corpus_sha256": corpus_sha256, "tokenizer_sha256": tokenizer_sha256}
-    return Trainer(recipe, job.positions, data, tokenizer, job.seed, origin)
+    return EncoderTrainer(recipe, job.positions, data, tokenizer, job.seed, origin)
 
 
 def training_texts(chosen: Iterable[Source], pairs: TextPairs) -> list[str]:
@@ -147,7 +148,7 @@ def smooth(shown: dict[str, float], report: StepReport, elapsed: float) -> None:
         shown[name] = SMOOTHING * shown.get(name, value) + (1 - SMOOTHING) * value
 
 
-def measure(trainer: Trainer, validation: Data) -> dict[str, object]:
+def measure(trainer: EncoderTrainer, validation: Data) -> dict[str, object]:
     """Return the figures on the validation modules.
 
     The weights are rounded to float16 first, as they will be written.
@@ -172,7 +173,7 @@ def provenance(trainer: Trainer) -> dict[str, object]:
     }
 
 
-def write(out: Path, trainer: Trainer, report: dict[str, object]) -> None:
+def write(out: Path, trainer: EncoderTrainer, report: dict[str, object]) -> None:
     """Write the checkpoint folder."""
     head = {HEAD_PREFIX + name: value for name, value in trainer.head.state_dict().items()}
     save_checkpoint(out, trainer.encoder, trainer.tokenizer.to_str(pretty=True) + "\n", head)

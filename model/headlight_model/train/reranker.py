@@ -30,14 +30,13 @@ from headlight_model.train.data import packages
 from headlight_model.train.data.batches import embed, pad, prepare
 from headlight_model.train.data.stored import Data, Pairs, load
 from headlight_model.train.loop import DATA, STATE_FOLDER, Job, provenance, take_steps
-from headlight_model.train.optimizer import build_optimizer
 from headlight_model.train.recipe import QUICK, Recipe, Stage
 from headlight_model.train.trainer import Result, Trainer
 
 TASK = "summary"  # pairs of `tasks.TASKS` that are learned from
 # Consecutive pairs among which wrong answers are sought: about as many functions as a package has.
 NEIGHBOURS = 4096
-FOUND = 32  # by each of the two searches, for each sentence
+CANDIDATES = 32  # of each of the two searches, for each sentence
 QUESTIONS, WRONG = 32, 7  # of a step; of each question
 MINED, RANKS = "mined.safetensors", 6
 ROWS = 64  # pairs that are computed together
@@ -62,15 +61,8 @@ class RankTrainer(Trainer):
         origin: dict[str, str],
     ) -> None:
         torch.manual_seed(seed)
-        self.recipe, self.data, self.seed, self.origin = recipe, data, seed, origin
-        self.wrong, self.tokenizer = wrong, tokenizer
-        self.encoder = with_head(start)
-        self.parts = nn.ModuleDict({"encoder": self.encoder})
-        self.optimizer = build_optimizer(self.parts, recipe)
-        self.step, self.seconds = 0, 0.0
-
-    def learn_words(self) -> None:
-        """Do nothing: the encoder knows words."""
+        super().__init__(with_head(start), {}, recipe, data, tokenizer, seed, origin)
+        self.wrong = wrong
 
     def objectives(self) -> dict[str, float]:
         return {"ranks": 1.0}
@@ -80,14 +72,14 @@ class RankTrainer(Trainer):
         random = np.random.default_rng([self.seed, RANKS, self.step])
         pairs, wrong = self.data.pairs[TASK], self.wrong
         usable = np.flatnonzero((wrong >= 0).sum(axis=1) >= WRONG)
-        asked = random.choice(usable, min(QUESTIONS, len(usable)), replace=False)
+        questions = random.choice(usable, min(QUESTIONS, len(usable)), replace=False)
         rows = []
-        for at in asked:
+        for at in questions:
             others = random.choice(wrong[at][wrong[at] >= 0], WRONG, replace=False)
             rows += [pair_of(pairs, at, document) for document in (at, *others)]
         logits, tokens = scores(self.encoder, rows, bfloat16=self.recipe.bfloat16)
-        logits = logits.view(len(asked), 1 + WRONG)
-        right = torch.zeros(len(asked), dtype=torch.int64)
+        logits = logits.view(len(questions), 1 + WRONG)
+        right = torch.zeros(len(questions), dtype=torch.int64)
         accuracy = (logits.argmax(dim=1) == 0).float().mean()
         return Result(functional.cross_entropy(logits, right), accuracy, tokens)
 
@@ -124,7 +116,7 @@ def scores(
     Rows of similar length share a batch.
     """
     order = sorted(range(len(rows)), key=lambda row: len(rows[row][0]))
-    found, tokens = [], 0
+    parts, tokens = [], 0
     for start in range(0, len(rows), ROWS):
         chosen = [rows[row] for row in order[start : start + ROWS]]
         ids, mask = pad([ids for ids, _ in chosen])
@@ -132,24 +124,24 @@ def scores(
         types = (torch.arange(ids.shape[1]) >= second) & mask
         with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
             logits = encoder(ids, mask, segments=types.long()).logits
-        found.append(logits.float()[:, 0])
+        parts.append(logits.float()[:, 0])
         tokens += ids.numel()
-    return torch.cat(found)[torch.tensor(order).argsort()], tokens
+    return torch.cat(parts)[torch.tensor(order).argsort()], tokens
 
 
 def mine(encoder: Encoder, pairs: Pairs) -> NDArray[np.int32]:
-    """Return for each pair the rows of wrong answers, likeliest first: int32 [N, 2 FOUND].
+    """Return for each pair the rows of wrong answers, likeliest first: int32 [N, 2 CANDIDATES].
 
-    -1 stands at the end, where fewer were found. A function with the same text, or that the same
+    -1 stands at the end, if there are fewer. A function with the same text, or that the same
     sentence describes, is no wrong answer.
     """
-    found = []
+    candidates = []
     for begin in range(0, len(pairs.queries), NEIGHBOURS):
         rows = slice(begin, begin + NEIGHBOURS)
         queries, documents = pairs.queries[rows], pairs.documents[rows]
         with torch.inference_mode():
-            asked, known = (embed(encoder, side, bfloat16=True)[0] for side in (queries, documents))
-            cosines = asked @ known.T
+            vectors = [embed(encoder, side, bfloat16=True)[0] for side in (queries, documents)]
+            cosines = vectors[0] @ vectors[1].T
         index = bm25s.BM25(method="lucene")
         index.index([[*map(str, row[1:-1])] or ["-1"] for row in documents], show_progress=False)
         pieces = {each for row in documents for each in row[1:-1]}
@@ -157,7 +149,7 @@ def mine(encoder: Encoder, pairs: Pairs) -> NDArray[np.int32]:
             terms = [str(each) for each in row[1:-1] if each in pieces]
             lexical = index.get_scores(terms) if terms else np.zeros(len(documents))
             likely = [
-                np.argsort(-each, kind="stable")[: 2 * FOUND].tolist()
+                np.argsort(-each, kind="stable")[: 2 * CANDIDATES].tolist()
                 for each in (cosines[at].numpy(), lexical)
             ]
             wrong = [
@@ -168,9 +160,9 @@ def mine(encoder: Encoder, pairs: Pairs) -> NDArray[np.int32]:
                 )
                 for side in likely
             ]
-            both = [*dict.fromkeys(each for side in wrong for each in [*side][:FOUND])]
-            found.append(both + [-1] * (2 * FOUND - len(both)))
-    return np.array(found, np.int32)
+            both = [*dict.fromkeys(each for side in wrong for each in [*side][:CANDIDATES])]
+            candidates.append(both + [-1] * (2 * CANDIDATES - len(both)))
+    return np.array(candidates, np.int32)
 
 
 def main(arguments: list[str] | None = None) -> None:

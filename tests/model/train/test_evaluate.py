@@ -10,9 +10,9 @@ from tokenizers import Tokenizer
 from headlight_model.encoder import Encoder
 from headlight_model.train import evaluate
 from headlight_model.train.data.stored import Data, Pairs
+from headlight_model.train.encoder_trainer import EncoderTrainer
 from headlight_model.train.evaluate import masked_token_metrics, retrieval_metrics, shuffles
 from headlight_model.train.recipe import QUICK, Stage
-from headlight_model.train.trainer import Trainer
 
 
 def test_shuffles_keep_the_ends_and_permute_the_rest() -> None:
@@ -32,7 +32,7 @@ def test_a_model_that_learnt_to_count_needs_order(
         QUICK, stages=(stage,), warmup_steps=10, layers=2, embedding_pace=1.0, replaced_weight=1.0
     )
     monkeypatch.setattr(evaluate, "WINDOW_COUNT", 64)
-    trainer = Trainer(recipe, "rope", counting_data, tokenizer, seed=0, origin={})
+    trainer = EncoderTrainer(recipe, "rope", counting_data, tokenizer, seed=0, origin={})
     for _ in range(recipe.steps):
         trainer.advance()
     trainer.parts.eval()

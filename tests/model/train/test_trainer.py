@@ -11,11 +11,12 @@ from torch import Tensor
 
 from headlight_model.positions.position_schemes import POSITIONS
 from headlight_model.train.data.stored import Data
+from headlight_model.train.encoder_trainer import EncoderTrainer
 from headlight_model.train.recipe import QUICK, Recipe, Stage
-from headlight_model.train.trainer import STATE, Trainer
+from headlight_model.train.trainer import STATE
 
 WITH_DROPOUT = dataclasses.replace(QUICK, dropout=0.1)
-Make = Callable[..., Trainer]
+Make = Callable[..., EncoderTrainer]
 
 
 @pytest.fixture
@@ -24,19 +25,21 @@ def trainer(counting_data: Data, tokenizer: Tokenizer) -> Make:
 
     def make(
         recipe: Recipe = WITH_DROPOUT, positions: str = "rope", seed: int = 0, digest: str = "x"
-    ) -> Trainer:
-        return Trainer(recipe, positions, counting_data, tokenizer, seed, {"corpus_sha256": digest})
+    ) -> EncoderTrainer:
+        return EncoderTrainer(
+            recipe, positions, counting_data, tokenizer, seed, {"corpus_sha256": digest}
+        )
 
     return make
 
 
-def advance(trainer: Trainer, steps: int) -> Trainer:
+def advance(trainer: EncoderTrainer, steps: int) -> EncoderTrainer:
     for _ in range(steps):
         trainer.advance()
     return trainer
 
 
-def everything(trainer: Trainer) -> dict[str, Tensor]:
+def everything(trainer: EncoderTrainer) -> dict[str, Tensor]:
     """Return weights and moments, by name."""
     state = {name: value.clone() for name, value in trainer.parts.state_dict().items()}
     for index, moments in trainer.optimizer.state_dict()["state"].items():
@@ -44,7 +47,7 @@ def everything(trainer: Trainer) -> dict[str, Tensor]:
     return state
 
 
-def assert_equal(first: Trainer, second: Trainer) -> None:
+def assert_equal(first: EncoderTrainer, second: EncoderTrainer) -> None:
     expected, found = everything(first), everything(second)
     assert expected.keys() == found.keys()
     assert all(torch.equal(expected[name], found[name]) for name in expected)

@@ -56,14 +56,14 @@ def documents_of(query: object, documents: object, top_n: object) -> list[str]:
         raise InvalidInput("query", Reason.MUST_BE, kind=Phrase.TEXT)
     if top_n is not None and not (type(top_n) is int and 1 <= top_n <= UINT32[1]):
         raise InvalidInput("top_n", Reason.MUST_BE, kind=Phrase.WHOLE_FROM_1)
-    found = list[str]()
+    strings = list[str]()
     for at, document in enumerate(texts):
         if not isinstance(document, str):
             raise InvalidInput(f"documents[{at}]", Reason.MUST_BE, kind=Phrase.TEXT)
-        found.append(document)
-    if not found:
+        strings.append(document)
+    if not strings:
         raise InvalidInput("documents", Reason.NO_ENTRIES)
-    return found
+    return strings
 
 
 def pair_names(count: int, documents: str = "documents", *, text: bool = False) -> dict[Path, Path]:
@@ -82,38 +82,38 @@ def pair_names(count: int, documents: str = "documents", *, text: bool = False) 
 
 
 def ranked(
-    documents: Sequence[str], found: Sequence[Scores], top_n: int | None
+    documents: Sequence[str], scores: Sequence[Scores], top_n: int | None
 ) -> list[RankedDocument]:
     """Return documents by the falling logit of their pairs, `top_n` of them; None: all.
 
     Raises:
         InvalidInput: the model does not give one score.
     """
-    if found[0].logits.shape != (1,):
-        raise InvalidInput("model", Reason.NO_RERANKER, labels=len(found[0].labels))
-    logits = np.array([each.logits[0] for each in found], np.float32)
+    if scores[0].logits.shape != (1,):
+        raise InvalidInput("model", Reason.NO_RERANKER, labels=len(scores[0].labels))
+    logits = np.array([each.logits[0] for each in scores], np.float32)
     return [
         RankedDocument(
-            at, float(found[at].values[0]), float(logits[at]), documents[at], found[at].cut_tokens
+            at, float(scores[at].values[0]), float(logits[at]), documents[at], scores[at].cut_tokens
         )
         for at in falling(logits)[:top_n]
     ]
 
 
-def classified(found: Sequence[Scores]) -> list[list[LabelScore]]:
+def classified(scores: Sequence[Scores]) -> list[list[LabelScore]]:
     """Return the labels of each input by falling logit.
 
     Raises:
         InvalidInput: the model classifies tokens.
     """
-    if found and found[0].logits.ndim > 1:
+    if scores and scores[0].logits.ndim > 1:
         raise InvalidInput("model", Reason.CLASSIFIES_TOKENS)
     return [
         [
             LabelScore(each.labels[at], float(each.values[at]), float(each.logits[at]))
             for at in falling(each.logits)
         ]
-        for each in found
+        for each in scores
     ]
 
 

@@ -219,13 +219,13 @@ def _score_tokens(
         raise Refused(f"without a tokenizer, the tokens {', '.join(names)} have no ids")
     vocabulary = tokenizers.Tokenizer.from_str(tokenizer)
     known = map(vocabulary.token_to_id, names)
-    found = [number for number in known if number is not None]
-    if not 1 <= len(names) <= 2 or len(found) != len(names):
+    ids = [number for number in known if number is not None]
+    if not 1 <= len(names) <= 2 or len(ids) != len(names):
         raise Refused(
             f"the scores are those of the tokens {', '.join(map(printable, names))}, which must be "
             "one or two of the vocabulary; give --score-tokens, as yes,no"
         )
-    return tuple(found)
+    return tuple(ids)
 
 
 def _template(
@@ -267,10 +267,10 @@ def _template(
 
 
 def _why(
-    scores: str | None, other: str | None, pooling: str | None, found: FolderHead | None
+    scores: str | None, other: str | None, pooling: str | None, folder_head: FolderHead | None
 ) -> str:
     """Return what decided the task: a head that is kept or left out, or nothing special."""
-    head = found and found.config
+    head = folder_head and folder_head.config
     if head is not None:
         some = ", ".join(head.labels[:MOST_TOLD])
         more = f" and {len(head.labels) - MOST_TOLD} more" if head.labels[MOST_TOLD:] else ""
@@ -296,17 +296,17 @@ def _read_head(
         )
     each_token = scores.endswith(OF_TOKENS)
     if tokens:
-        found = read_token_head(family, tensors, encoder, tokens)
+        source = read_token_head(family, tensors, encoder, tokens)
     else:
-        found = read_head(family, Config(config), tensors, encoder.config, each_token=each_token)
-    count = found.layers[-1].width
+        source = read_head(family, Config(config), tensors, encoder.config, each_token=each_token)
+    count = source.layers[-1].width
     head = ScoreHead(
-        layers=found.layers,
+        layers=source.layers,
         labels=labels_of({} if tokens else config, count),
         activation=activation_of(config, recipe.transformer, count, each_token=each_token),
         each_token=each_token,
     )
-    return FolderHead(head, found.state, found.pooling)
+    return FolderHead(head, source.state, source.pooling)
 
 
 def _pooling_source(recipe: Recipe, requested: str | None) -> str:

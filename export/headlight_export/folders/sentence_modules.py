@@ -200,10 +200,10 @@ def read_score_tokens(folder: Path) -> tuple[int, ...]:
     if config.get("module_input_name") not in (None, "causal_logits"):
         raise Refused(f"{path}: module_input_name cannot be served; only causal_logits can")
     tokens: list[Any] = [config.get("true_token_id"), config.get("false_token_id")]
-    found = tokens if tokens[1] is not None else tokens[:1]
-    if not all(type(token) is int and token >= 0 for token in found):
+    ids = tokens if tokens[1] is not None else tokens[:1]
+    if not all(type(token) is int and token >= 0 for token in ids):
         raise Refused(f"{path}: true_token_id and false_token_id are {tokens}; expected ids")
-    return tuple(found)
+    return tuple(ids)
 
 
 def _transformer_settings(folder: Path) -> tuple[Path, dict[str, Any]]:

@@ -89,8 +89,8 @@ def _items(exact: Runtime, texts: Passages) -> list[list[EncodeItem]]:
 def _logits(runtime: Runtime, lists: list[list[EncodeItem]]) -> Floats:
     """Return float32 [lists, items], or [lists, labels] if each list is of one item."""
     flat = [item for items in lists for item in items]
-    found = runtime.engine.run_in_batches(flat)
-    return np.concatenate([each["scores"] for each in found]).reshape(len(lists), -1)
+    outputs = runtime.engine.run_in_batches(flat)
+    return np.concatenate([each["scores"] for each in outputs]).reshape(len(lists), -1)
 
 
 def _kendall(exact: Floats, other: Floats) -> float:

@@ -76,14 +76,14 @@ class PairEncoding:
         """Characters of each token in its own text."""
         begin, end, second, last = self._bounds
         limits = {0: (begin, end), 1: (second, last)}
-        found = list[Place]()
+        places = list[Place]()
         for (start, stop), text in zip(self._whole, self.sequence_ids, strict=True):
             if text is None:
-                found.append((0, 0))
+                places.append((0, 0))
             else:
                 least, most = limits[text]
-                found.append((max(start, least) - least, min(stop, most) - least))
-        return found
+                places.append((max(start, least) - least, min(stop, most) - least))
+        return places
 
 
 Encoding = tokenizers.Encoding | PairEncoding
@@ -122,7 +122,7 @@ class PairReader:
         """
         pieces = [self._template.pieces(pair, prompt) for pair in pairs]
         texts = ["".join(text for _, text in each) for each in pieces]
-        found = list[PairEncoding]()
+        encodings = list[PairEncoding]()
         for encoding, each in zip(parse(texts), pieces, strict=True):
             ends = list[int]()
             for _, text in each:
@@ -131,10 +131,10 @@ class PairReader:
             if plain is None or not any(
                 self._spelled.search(text) for is_ours, text in each if not is_ours
             ):
-                found.append(PairEncoding([encoding], [0], bounds))
+                encodings.append(PairEncoding([encoding], [0], bounds))
             else:
-                found.append(self._apart(each, bounds, parse, plain))
-        return found
+                encodings.append(self._apart(each, bounds, parse, plain))
+        return encodings
 
     def _apart(
         self,

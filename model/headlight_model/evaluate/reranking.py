@@ -38,7 +38,7 @@ def reranked(folder: Path, task: Task, first: Floats) -> Floats:
         encode(tokenizer, task.questions, recipe.sentence_length),
         encode(tokenizer, documents, recipe.document_length),
     )
-    found: Floats = first - first.max() - 1  # below 0
+    reordered: Floats = first - first.max() - 1  # below 0
     chosen = np.argsort(-first, axis=1, kind="stable")[:, :FIRST]
     for begin in range(0, len(chosen), AT_ONCE):
         rows = chosen[begin : begin + AT_ONCE]
@@ -46,5 +46,5 @@ def reranked(folder: Path, task: Task, first: Floats) -> Floats:
             pair_of(pairs, begin + at, column) for at, row in enumerate(rows) for column in row
         ]
         of_pairs = torch.sigmoid(scores(encoder, texts)[0].double()).numpy()
-        np.put_along_axis(found[begin : begin + AT_ONCE], rows, of_pairs.reshape(rows.shape), 1)
-    return found
+        np.put_along_axis(reordered[begin : begin + AT_ONCE], rows, of_pairs.reshape(rows.shape), 1)
+    return reordered

@@ -99,18 +99,18 @@ class RanksForm(ScoresForm[pb.RerankRequest, pb.RerankResponse]):
     def _results(self, answer: Answer) -> pb.RerankResponse:
         if self._request.dry_run:
             return pb.RerankResponse()
-        found, inputs = scored(answer, self._model, raw=False), answer.prepared.inputs
+        scores, inputs = scored(answer, self._model, raw=False), answer.prepared.inputs
         texts = self._request.documents if self._request.return_documents else None
         return pb.RerankResponse(
             results=[
                 pb.RankedDocument(
                     index=at,
                     score=float(score),
-                    logit=found.logits[at, 0],
+                    logit=scores.logits[at, 0],
                     item=item_of(inputs[at]),
                     document=texts[at] if texts else None,
                 )
-                for at, score in found.ranks()[: self._top_n]
+                for at, score in scores.ranks()[: self._top_n]
             ]
         )
 
@@ -130,7 +130,7 @@ class LabelsForm(ScoresForm[pb.ClassifyRequest, pb.ClassifyResponse]):
     def _results(self, answer: Answer) -> pb.ClassifyResponse:
         if self._request.dry_run:
             return pb.ClassifyResponse()
-        found, names = scored(answer, self._model, raw=False), self._model.description.labels
+        scores, names = scored(answer, self._model, raw=False), self._model.description.labels
         return pb.ClassifyResponse(
             results=[
                 pb.Classification(
@@ -142,9 +142,9 @@ class LabelsForm(ScoresForm[pb.ClassifyRequest, pb.ClassifyResponse]):
                 )
                 for tokenized, values, logits, order in zip(
                     answer.prepared.inputs,
-                    found.values,
-                    found.logits,
-                    found.orders(),
+                    scores.values,
+                    scores.logits,
+                    scores.orders(),
                     strict=True,
                 )
             ]

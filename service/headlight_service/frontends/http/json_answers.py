@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -18,31 +19,50 @@ from headlight_service.frontends.contract.json_answer_forms import base64_text, 
 # bytes.
 DECIMAL, BASE64 = 3.2, 4 / 3
 ITEM_BYTES = 64  # of JSON around one item's numbers
+LABEL_BYTES = 24  # of JSON around one label and its score
 BODY_BYTES = 512  # of JSON around all
 
 
 class JsonForm:
-    """Size of an answer in JSON; an AnswerForm of the core."""
+    """Size of an answer in JSON; an AnswerForm of the core.
 
-    def __init__(self, limits: Limits, expansion: float = DECIMAL) -> None:
-        """Store the limit of an answer, and the bytes sent for each byte of its data."""
+    Attributes:
+        size: bytes of the answer, once it is computed.
+    """
+
+    def __init__(
+        self, limits: Limits, expansion: float = DECIMAL, labels: Sequence[str] = ()
+    ) -> None:
+        """Store the limit of an answer, and what it has.
+
+        `expansion`: bytes sent for each byte of its data. `labels`: names beside each input's
+        scores.
+        """
         self._limit_bytes = limits.max_stream_output_bytes
         self._expansion = expansion
+        self._label_bytes = sum(LABEL_BYTES + len(orjson.dumps(name)) for name in labels)
+        self.size = 0
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, details: object = None) -> int:
         """Return the bytes besides the data. Raises InvalidInput: the answer is too large."""
-        size = prepared.data_bytes
+        of_labels = self._label_bytes * len(prepared.inputs)
+        size = prepared.data_bytes + of_labels
         if size > self._limit_bytes:
-            fits = prepared.what_fits(self._limit_bytes)
+            fits: dict[str, Any] = {"fits": ""}
+            if not of_labels:
+                fits = prepared.what_fits(self._limit_bytes)
             raise InvalidInput(
-                prepared.largest,
+                "inputs" if of_labels else prepared.largest,
                 Reason.ANSWER_BYTES,
                 size=size,
                 most=self._limit_bytes,
                 remedy=Phrase.FEWER_INPUTS_OR_LESS,
                 **fits,
             )
-        return int(size * (self._expansion - 1)) + ITEM_BYTES * len(prepared.items) + BODY_BYTES
+        overhead = int(prepared.data_bytes * (self._expansion - 1)) + of_labels
+        overhead += ITEM_BYTES * len(prepared.items) + BODY_BYTES
+        self.size = prepared.data_bytes + overhead
+        return overhead
 
 
 def base64_of(array: NDArray[Any]) -> str:

@@ -284,6 +284,19 @@ def test_texts_are_classified_as_by_vllm(labelling: HttpService, classifying: Ru
     assert found["num_classes"] == len(found["probs"]) == 3
 
 
+def test_the_names_of_labels_count_in_the_size_of_an_answer(classifying: Runtime) -> None:
+    with http_service(classifying, max_stream_output_bytes=1024) as service:
+        for path, field, inputs in (
+            ("/predict", "inputs", [["a"]] * 40),
+            ("/classify", "input", ["a"] * 40),
+        ):
+            assert service.ask(path, {field: inputs[:10]}).status == 200
+            reply = service.ask(path, {field: inputs})
+            assert reply.status in (400, 422)
+            assert f"{field}: " in reply.body.decode()
+            assert "1024 bytes" in reply.body.decode()
+
+
 @pytest.mark.parametrize(
     ("path", "body", "message"),
     [

@@ -81,8 +81,8 @@ class ScoresForm:
     def encode(self, answer: Answer) -> bytes:
         """Return the message of an answer."""
         self.report = compute_report(self._model, self._request, answer)
-        found = scored(answer, self._model, raw=self._raw)
-        message = self._message(found)
+        scores = scored(answer, self._model, raw=self._raw)
+        message = self._message(scores)
         message.metadata.CopyFrom(_metadata(self.report))
         return message.SerializeToString()
 
@@ -90,7 +90,7 @@ class ScoresForm:
         """Return the most bytes of an answer beside the numbers and the metadata."""
         raise NotImplementedError
 
-    def _message(self, found: Scored) -> pb.RerankResponse | pb.PredictResponse:
+    def _message(self, scores: Scored) -> pb.RerankResponse | pb.PredictResponse:
         raise NotImplementedError
 
 
@@ -106,12 +106,12 @@ class RanksForm(ScoresForm):
         texts = self._request.size_bytes if self._texts else 0
         return ROW_BYTES * len(self._request.inputs) + texts
 
-    def _message(self, found: Scored) -> pb.RerankResponse:
+    def _message(self, scores: Scored) -> pb.RerankResponse:
         texts = [each.second for each in self._request.inputs if isinstance(each, Pair)]
         return pb.RerankResponse(
             ranks=[
                 pb.Rank(index=at, text=texts[at] if self._texts else None, score=float(score))
-                for at, score in found.ranks()
+                for at, score in scores.ranks()
             ]
         )
 
@@ -122,8 +122,8 @@ class LabelsForm(ScoresForm):
     def _own_bytes(self) -> int:
         return sum(ROW_BYTES + len(name.encode()) for name in self._model.description.labels)
 
-    def _message(self, found: Scored) -> pb.PredictResponse:
-        [labels] = found.labels(self._model.description.labels)
+    def _message(self, scores: Scored) -> pb.PredictResponse:
+        [labels] = scores.labels(self._model.description.labels)
         return pb.PredictResponse(
             predictions=[pb.Prediction(score=float(score), label=label) for label, score in labels]
         )

@@ -53,18 +53,18 @@ class Ranking(NamedTuple):
         return await exchange.encoded(lambda: self._response(exchange, answer), len(exchange.body))
 
     def _response(self, exchange: Exchange, answer: Answer) -> Response:
-        found, tokens = scored(answer, self.model, raw=self.raw), answer.prepared.tokens
+        scores, tokens = scored(answer, self.model, raw=self.raw), answer.prepared.tokens
         results = [
             {
                 "index": at,
                 "relevance_score": score,
                 **({"document": {"text": self.texts[at]}} if self.with_documents else {}),
             }
-            for at, score in found.ranks()[: self.top_n]
+            for at, score in scores.ranks()[: self.top_n]
         ]
         by_place = [
             {"document": text, "score": score}
-            for text, score in zip(self.texts, found.values[:, 0], strict=True)
+            for text, score in zip(self.texts, scores.values[:, 0], strict=True)
         ]
         return json_response(
             {

@@ -272,12 +272,18 @@ def _rerank_request(exchange: Exchange, body: dict[str, Any]) -> _Answer:
 async def _predict(exchange: Exchange) -> Response:
     _check_task(exchange, "classes", *LABELLING)
     model, request, raw, several = await exchange.decoded(_predict_request)
-    answer, headers = await _answered(exchange, model, request)
-    found = [
-        [{"score": score, "label": label} for label, score in labels]
-        for labels in scored(answer, model, raw=raw).labels(model.description.labels)
-    ]
-    return json_response(found if several else found[0], headers=headers)
+    labels = model.description.labels
+    form = JsonForm(model.limits, labels=labels)
+    answer, headers = await _answered(exchange, model, request, form)
+
+    def encode() -> Response:
+        lists = [
+            [{"score": score, "label": label} for label, score in each]
+            for each in scored(answer, model, raw=raw).labels(labels)
+        ]
+        return json_response(lists if several else lists[0], headers=headers)
+
+    return await exchange.encoded(encode, form.size)
 
 
 def _predict_request(
@@ -341,10 +347,10 @@ def _request(
 
 
 async def _answered(
-    exchange: Exchange, model: ServedModel, request: Request
+    exchange: Exchange, model: ServedModel, request: Request, form: JsonForm | None = None
 ) -> tuple[Answer, Headers]:
     """Return the answer to a request, and its headers."""
-    answer = await exchange.submit(request, JsonForm(model.limits))
+    answer = await exchange.submit(request, form or JsonForm(model.limits))
     return answer, tuple(compute_report(model, request, answer).headers().items())
 
 

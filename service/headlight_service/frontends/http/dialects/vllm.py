@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from headlight.errors import InvalidInput, Phrase, Reason, renamed
@@ -55,27 +56,33 @@ def routes(door: Door) -> list[Route]:
 
 
 async def _score(exchange: Exchange) -> Response:
-    model, scores, head = await _answered(exchange, await exchange.decoded(_score_request))
-    data = [
-        {"index": at, "object": "score", "score": score}
-        for at, score in enumerate(scores.values[:, 0])
-    ]
-    return json_response({**head, "model": model.name, "data": data})
+    scoring = await exchange.decoded(_score_request)
+    return await _respond(
+        exchange,
+        scoring,
+        lambda scores: [
+            {"index": at, "object": "score", "score": score}
+            for at, score in enumerate(scores.values[:, 0])
+        ],
+    )
 
 
 async def _classify(exchange: Exchange) -> Response:
-    model, scores, head = await _answered(exchange, await exchange.decoded(_classify_request))
-    labels = model.description.labels
-    data = [
-        {
-            "index": at,
-            "label": labels[int(scores.logits[at].argmax())],
-            "probs": probabilities,
-            "num_classes": len(labels),
-        }
-        for at, probabilities in enumerate(scores.values)
-    ]
-    return json_response({**head, "model": model.name, "data": data})
+    scoring = await exchange.decoded(_classify_request)
+    labels = scoring.model.description.labels
+    return await _respond(
+        exchange,
+        scoring,
+        lambda scores: [
+            {
+                "index": at,
+                "label": labels[int(scores.logits[at].argmax())],
+                "probs": probabilities,
+                "num_classes": len(labels),
+            }
+            for at, probabilities in enumerate(scores.values)
+        ],
+    )
 
 
 def _score_request(exchange: Exchange, body: dict[str, Any]) -> _Scoring:
@@ -91,7 +98,7 @@ def _score_request(exchange: Exchange, body: dict[str, Any]) -> _Scoring:
         inputs: list[Input] = [
             Pair(firsts[0 if one else at], text) for at, text in enumerate(seconds)
         ]
-        names = dict[Path, Path]()
+        names: dict[Path, Path] = {("inputs",): (second,)}
         for at in range(len(inputs)):
             pair = ("inputs", at, "pair")
             names |= {pair: (second, at), (*pair, "second"): (second, at)}
@@ -104,9 +111,8 @@ def _classify_request(exchange: Exchange, body: dict[str, Any]) -> _Scoring:
     with counted(model):
         check_scores(model)
         inputs: list[Input] = [*_texts(body, "input", model)]
-        names: dict[Path, Path] = {
-            ("inputs", at, "text"): ("input", at) for at in range(len(inputs))
-        }
+        names: dict[Path, Path] = {("inputs",): ("input",)}
+        names |= {("inputs", at, "text"): ("input", at) for at in range(len(inputs))}
         return _scoring(model, inputs, body, names)
 
 
@@ -132,19 +138,28 @@ def _scoring(
     )
 
 
-async def _answered(
-    exchange: Exchange, scoring: _Scoring
-) -> tuple[ServedModel, Scored, dict[str, Any]]:
-    """Return the model, its scores, and the fields that all answers have."""
+async def _respond(
+    exchange: Exchange, scoring: _Scoring, entries: Callable[[Scored], list[dict[str, Any]]]
+) -> Response:
+    """Return the response to a request; `entries` makes its data of the scores."""
+    model = scoring.model
+    form = JsonForm(model.limits, labels=[max(model.description.labels, key=len)])
     with renamed(scoring.names):
-        answer = await exchange.submit(scoring.request, JsonForm(scoring.model.limits))
+        answer = await exchange.submit(scoring.request, form)
     tokens = answer.prepared.tokens
-    head = {
-        "id": exchange.request_id,
-        "object": "list",
-        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
-    }
-    return scoring.model, scored(answer, scoring.model, raw=scoring.raw), head
+
+    def encode() -> Response:
+        return json_response(
+            {
+                "id": exchange.request_id,
+                "object": "list",
+                "model": model.name,
+                "data": entries(scored(answer, model, raw=scoring.raw)),
+                "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+            }
+        )
+
+    return await exchange.encoded(encode, form.size)
 
 
 def _texts(body: dict[str, Any], name: str, model: ServedModel) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headlight.errors import InvalidInput, Phrase, Reason
-from headlight.refusals import CONTRACT
+from headlight.errors import InvalidInput, Phrase, Reason, renamed
+from headlight.refusals import CONTRACT, Path
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, Request
@@ -39,7 +39,11 @@ def encode_error(refusal: Refusal) -> Response:
 
 async def _vectors(exchange: Exchange) -> Response:
     model, request, several = await exchange.decoded(_request)
-    answer = await exchange.submit(request, JsonForm(model.limits))
+    names: dict[Path, Path] = {("inputs",): ("texts",)}
+    for at in range(len(request.inputs)):
+        names["inputs", at, "text"] = ("texts", at) if several else ("text",)
+    with renamed(names):
+        answer = await exchange.submit(request, JsonForm(model.limits))
     return await exchange.encoded(
         lambda: _vectors_of(answer, request.inputs, several), answer.prepared.data_bytes
     )

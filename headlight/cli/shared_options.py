@@ -202,17 +202,17 @@ def add_priority(group: Any, *, several: bool) -> None:
     )
 
 
-def add_prompt(made: argparse.ArgumentParser) -> Any:
-    """Add options for prompts and special tokens, and return their group."""
+def add_prompt(made: argparse.ArgumentParser, what: str = "each text") -> Any:
+    """Add options for prompts before `what` and special tokens, and return their group."""
     group = made.add_argument_group("reading")
     either = group.add_mutually_exclusive_group()
     either.add_argument(
-        "--prompt-name", metavar="NAME", help="put a prompt of the model before each text: see info"
+        "--prompt-name", metavar="NAME", help=f"put a prompt of the model before {what}: see info"
     )
     either.add_argument(
         "--prompt",
         metavar="TEXT",
-        help="put this before each text; '' for nothing, not even the model's default",
+        help=f"put this before {what}; '' for nothing, not even the model's default",
     )
     add_special_tokens(group)
     return group

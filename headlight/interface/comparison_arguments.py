@@ -136,7 +136,7 @@ def check_pairs(spec: CompareSpec, query: object, passages: Sequence[object]) ->
 
 
 def check_no_prompt(prompts: Mapping[str, object]) -> None:
-    """Raise InvalidInput if a prompt of some argument is set: there is none before a pair."""
+    """Raise InvalidInput if a prompt of some argument is set: one of passages in pairs."""
     for name, prompt in prompts.items():
         if prompt:
             raise InvalidInput(name, Reason.NO_PROMPT_FOR, what="pairs")

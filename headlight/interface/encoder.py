@@ -392,6 +392,8 @@ class Encoder(abc.ABC):
         documents: Iterable[str] | str,
         *,
         top_n: int | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         truncate: Truncate | None = "end",
         special_tokens: SpecialTokens | None = None,
         empty_texts: EmptyTexts | None = None,
@@ -403,19 +405,23 @@ class Encoder(abc.ABC):
             query: a text.
             documents: texts, any number from 1.
             top_n: the best that are returned; None: all.
+            prompt_name, prompt: as in `encode`. The prompt goes before the query, or where the
+                model's template of pairs has an instruction.
             truncate: "end" or "start" cut that side of the longer of query and document, as
                 sentence-transformers cuts the end; "only_second" cuts the end of the document
                 alone, and refuses a query that leaves no room for it; "refuse" cuts nothing. None:
                 as the service does.
             special_tokens, empty_texts, priority: as in `encode`.
         """
-        reading = _reading(None, None, truncate, special_tokens, priority, empty_texts)
+        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         return self._rerank(query, documents_of(query, documents, top_n), top_n, reading)
 
     def classify(
         self,
         texts: Iterable[Input] | str,
         *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         truncate: Truncate | None = None,
         special_tokens: SpecialTokens | None = None,
         empty_texts: EmptyTexts | None = None,
@@ -423,9 +429,9 @@ class Encoder(abc.ABC):
     ) -> list[list[LabelScore]]:
         """Return all labels of each text or pair, the likeliest first.
 
-        The model must classify. Arguments as in `encode`.
+        The model must classify. Arguments as in `encode`; the prompt of a pair as in `scores`.
         """
-        reading = _reading(None, None, truncate, special_tokens, priority, empty_texts)
+        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         return self._classify(texts, reading)
 
     def scores(
@@ -467,8 +473,8 @@ class Encoder(abc.ABC):
     ) -> Comparison:
         """Compare a query with passages: their scores, and evidence of what matched.
 
-        A model that reranks reads the query and a passage as a pair of texts, without prompts. The
-        score is the pair's logit, and evidence by "occlusion" or "attention" has units of both.
+        A model that reranks reads the query and a passage as a pair of texts. The score is the
+        pair's logit, and evidence by "occlusion" or "attention" has units of both.
 
         Args:
             query: a text or ids.
@@ -481,9 +487,11 @@ class Encoder(abc.ABC):
             matrix_max_bytes: refuse larger matrices; None: the service's limits alone.
             sort: return the passages with the highest scores first.
             query_prompt_name, query_prompt: prompt of the query, as in `encode`. Neither: the
-                model's prompt "query" if it has one, else its default.
+                model's prompt "query" if it has one, else its default. Of a model that reranks
+                it is the prompt of `rerank`.
             passage_prompt_name, passage_prompt: prompt of each passage. Neither: the model's prompt
-                "document", "passage" or "corpus" if it has one, else its default.
+                "document", "passage" or "corpus" if it has one, else its default. A model that
+                reranks takes none.
             truncate, special_tokens, priority: as in `encode`.
         """
         spec = CompareSpec(

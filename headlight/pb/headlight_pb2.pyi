@@ -845,7 +845,7 @@ class UnitWeights(_message.Message):
     def __init__(self, units: _Optional[_Union[Units, _Mapping]] = ..., characters: _Optional[_Iterable[_Union[TextSpan, _Mapping]]] = ..., weights: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
 
 class RerankRequest(_message.Message):
-    __slots__ = ("model", "query", "documents", "top_n", "return_documents", "truncation", "dry_run", "priority", "special_tokens", "empty_texts")
+    __slots__ = ("model", "query", "documents", "top_n", "return_documents", "truncation", "dry_run", "priority", "special_tokens", "empty_texts", "prompt_name", "prompt_text")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     DOCUMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -856,6 +856,8 @@ class RerankRequest(_message.Message):
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     EMPTY_TEXTS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_NAME_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TEXT_FIELD_NUMBER: _ClassVar[int]
     model: str
     query: str
     documents: _containers.RepeatedScalarFieldContainer[str]
@@ -866,7 +868,9 @@ class RerankRequest(_message.Message):
     priority: Priority
     special_tokens: SpecialTokens
     empty_texts: EmptyTexts
-    def __init__(self, model: _Optional[str] = ..., query: _Optional[str] = ..., documents: _Optional[_Iterable[str]] = ..., top_n: _Optional[int] = ..., return_documents: bool = ..., truncation: _Optional[_Union[Truncation, str]] = ..., dry_run: bool = ..., priority: _Optional[_Union[Priority, str]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., empty_texts: _Optional[_Union[EmptyTexts, str]] = ...) -> None: ...
+    prompt_name: str
+    prompt_text: str
+    def __init__(self, model: _Optional[str] = ..., query: _Optional[str] = ..., documents: _Optional[_Iterable[str]] = ..., top_n: _Optional[int] = ..., return_documents: bool = ..., truncation: _Optional[_Union[Truncation, str]] = ..., dry_run: bool = ..., priority: _Optional[_Union[Priority, str]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., empty_texts: _Optional[_Union[EmptyTexts, str]] = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ...) -> None: ...
 
 class RerankResponse(_message.Message):
     __slots__ = ("model", "results", "usage", "timings")
@@ -895,7 +899,7 @@ class RankedDocument(_message.Message):
     def __init__(self, index: _Optional[int] = ..., score: _Optional[float] = ..., logit: _Optional[float] = ..., item: _Optional[_Union[Item, _Mapping]] = ..., document: _Optional[str] = ...) -> None: ...
 
 class ClassifyRequest(_message.Message):
-    __slots__ = ("model", "inputs", "top_n", "truncation", "dry_run", "priority", "special_tokens", "empty_texts")
+    __slots__ = ("model", "inputs", "top_n", "truncation", "dry_run", "priority", "special_tokens", "empty_texts", "prompt_name", "prompt_text")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     TOP_N_FIELD_NUMBER: _ClassVar[int]
@@ -904,6 +908,8 @@ class ClassifyRequest(_message.Message):
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     EMPTY_TEXTS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_NAME_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TEXT_FIELD_NUMBER: _ClassVar[int]
     model: str
     inputs: _containers.RepeatedCompositeFieldContainer[Input]
     top_n: int
@@ -912,7 +918,9 @@ class ClassifyRequest(_message.Message):
     priority: Priority
     special_tokens: SpecialTokens
     empty_texts: EmptyTexts
-    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., top_n: _Optional[int] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., dry_run: bool = ..., priority: _Optional[_Union[Priority, str]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., empty_texts: _Optional[_Union[EmptyTexts, str]] = ...) -> None: ...
+    prompt_name: str
+    prompt_text: str
+    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., top_n: _Optional[int] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., dry_run: bool = ..., priority: _Optional[_Union[Priority, str]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., empty_texts: _Optional[_Union[EmptyTexts, str]] = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ...) -> None: ...
 
 class ClassifyResponse(_message.Message):
     __slots__ = ("model", "results", "usage", "timings")

@@ -113,6 +113,14 @@ class LocalEncoder(Encoder):
         """Tokenise inputs and make their items."""
 
     @abc.abstractmethod
+    def check_pair_prompt(self, name: str | None, text: str | None) -> None:
+        """Check a requested prompt of inputs that all are pairs.
+
+        Raises:
+            InvalidInput: the model has no prompt of that name, it is too long, or pairs take none.
+        """
+
+    @abc.abstractmethod
     def select(self, *, pooled: Any = True, **specs: Any) -> Selection:
         """Resolve the requested outputs."""
 
@@ -233,9 +241,15 @@ class LocalEncoder(Encoder):
     def _rerank(
         self, query: str, documents: list[str], top_n: int | None, reading: Reading
     ) -> list[RankedDocument]:
+        self._check_pairs(reading)
         with renamed(pair_names(len(documents))):
             scores = self._scores([(query, document) for document in documents], reading)
             return ranked(documents, scores, top_n)
+
+    def _check_pairs(self, reading: Reading) -> None:
+        with self._used():
+            check_reading(reading)
+            self.check_pair_prompt(reading.get("prompt_name"), reading.get("prompt"))
 
     def _classify(self, texts: Iterable[Input] | str, reading: Reading) -> list[list[LabelScore]]:
         return classified(self._scores(texts, reading))
@@ -327,12 +341,13 @@ class LocalEncoder(Encoder):
             prepare = functools.partial(self._prepared, selection=selection, with_info=spec.details)
             inputs: list[Input] = [query, *passages]
             if pairs:
-                for names, reading in ((QUERY, query_reading), (PASSAGE, passage_reading)):
-                    with renamed(names):
-                        check_no_prompt({key: reading.get(key) for key in PROMPT_KEYS})
+                with renamed(QUERY):
+                    self._check_pairs(query_reading)
+                with renamed(PASSAGE):
+                    check_no_prompt({key: passage_reading.get(key) for key in PROMPT_KEYS})
                 inputs = [(cast("str", query), cast("str", each)) for each in passages]
                 with renamed(pair_names(len(passages), "passages", text=True)):
-                    prepared = prepare(inputs, passage_reading)
+                    prepared = prepare(inputs, query_reading)
             else:
                 with renamed(QUERY):
                     prepared = prepare([query], query_reading, default_prompts=QUERY_PROMPTS)
@@ -386,7 +401,8 @@ class LocalEncoder(Encoder):
 
     def _tokens(self, texts: Iterable[Input] | str, prompting: Prompting) -> list[TokenList]:
         with self._used():
-            found = self._prepared(texts, prompting, self.select(), with_info=True, limit=False)
+            nothing = self.select(pooled=False)
+            found = self._prepared(texts, prompting, nothing, with_info=True, limit=False)
             return [each.tokens for each in found]
 
     def _similarity(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:

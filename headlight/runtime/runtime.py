@@ -403,6 +403,11 @@ class Runtime(LocalEncoder):
         if self.tokenizer is None or not self.tokenizer.takes_prompt(kind):
             prompt.check_kind("pairs" if kind == "pair" else kind)
 
+    def check_pair_prompt(self, name: str | None, text: str | None) -> None:
+        prompt = self.prompts.choose(name, text)
+        with renamed({(): ("prompt_text" if name is None else "prompt_name",)}):
+            self.check_prompt(prompt, "pair")
+
     def warm_up(self, lengths: Iterable[int]) -> None:
         """Run every loaded graph at each length, on each worker and on all threads.
 

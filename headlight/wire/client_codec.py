@@ -63,7 +63,12 @@ def to_input(item: Input, field: str, head_mask: pb.HeadMask | None = None) -> p
 
 
 def set_reading(
-    request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest, reading: Prompting
+    request: pb.EncodeRequest
+    | pb.TokenizeRequest
+    | pb.OccludeRequest
+    | pb.RerankRequest
+    | pb.ClassifyRequest,
+    reading: Prompting,
 ) -> None:
     """Set the reading of texts, the priority and the prompt in a request.
 

@@ -20,7 +20,11 @@ class PromptChoice(NamedTuple):
 
 
 def prompt_choice(
-    request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest,
+    request: pb.EncodeRequest
+    | pb.TokenizeRequest
+    | pb.OccludeRequest
+    | pb.RerankRequest
+    | pb.ClassifyRequest,
 ) -> PromptChoice:
     """Decode the prompt of a request."""
     kind = request.WhichOneof("prompt")

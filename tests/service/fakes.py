@@ -254,6 +254,7 @@ class FakeRuntime:
     _check_attends = Runtime._check_attends
     _gives_no = Runtime._gives_no
     check_prompt = Runtime.check_prompt
+    check_pair_prompt = Runtime.check_pair_prompt
 
     def model(self) -> ModelDescription:
         return self._description

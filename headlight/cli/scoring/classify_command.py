@@ -17,7 +17,7 @@ from headlight.cli.shared_options import (
     add_connection,
     add_long_texts,
     add_output,
-    add_special_tokens,
+    add_prompt,
     add_texts,
     command,
     seconds,
@@ -49,9 +49,7 @@ def add_classify(commands: Any) -> None:
     add_texts(made).add_argument(
         "--top-n", type=positive, metavar="N", help="show the N likeliest; default: all labels"
     )
-    group = made.add_argument_group("reading")
-    add_long_texts(group, several=True)
-    add_special_tokens(group)
+    add_long_texts(add_prompt(made), several=True)
     add_output(made, ("text", "json", "parquet"))
     group = add_tables(made)
     group.add_argument(
@@ -90,6 +88,8 @@ def run_classify(arguments: argparse.Namespace) -> int:
     with encoder_of(arguments, CALLS_AT_ONCE, READY_SECONDS) as encoder:
         found = encoder.classify(
             texts,
+            prompt_name=arguments.prompt_name,
+            prompt=arguments.prompt,
             truncate=arguments.truncate,
             special_tokens=arguments.special_tokens,
             priority=arguments.priority or (None if arguments.texts else "bulk"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,19 +27,25 @@ from headlight.cli.shared_options import (
     add_connection,
     add_output,
     add_priority,
-    add_special_tokens,
+    add_prompt,
     add_text_field,
     command,
 )
 from headlight.client.channel import READY_SECONDS
 from headlight.comparison import Comparison, EvidenceSpec
+from headlight.errors import renamed
 from headlight.interface.encoder import Encoder
 from headlight.printable import escaped
+from headlight.refusals import Path
 from headlight.results import LabelScore, ModelRef, RankedDocument
 from headlight.spec import TRUNCATE
 
 CALLS_AT_ONCE = 4
 LEAST_CELLS = 20  # of a document
+# Arguments of `compare` that are options here.
+OPTIONS: Mapping[Path, Path] = {
+    (f"query_{name}",): (name,) for name in ("prompt", "prompt_name", "prompt_text")
+}
 NOTES = """\
 Documents are lines of files or of standard input. A model that reranks reads
 each together with the query; the highest scores come first. To find documents
@@ -93,7 +99,7 @@ def add_rerank(commands: Any) -> None:
         default="word",
         help="parts of --why; default: word",
     )
-    group = made.add_argument_group("reading")
+    group = add_prompt(made, "the query, or as the instruction of the model's template")
     group.add_argument(
         "--truncate",
         choices=TRUNCATE,
@@ -104,7 +110,6 @@ def add_rerank(commands: Any) -> None:
         ),
     )
     add_priority(group, several=True)
-    add_special_tokens(group)
     add_output(made, ("text", "json"))
     add_local(made)
     add_connection(made)
@@ -125,7 +130,8 @@ def run_rerank(arguments: argparse.Namespace) -> None:
             write_explained(arguments, comparison, documents)
             return
         query, texts = arguments.query, documents.texts
-        found = encoder.rerank(query, texts, top_n=arguments.top_n, **reading)
+        prompt = {"prompt_name": arguments.prompt_name, "prompt": arguments.prompt}
+        found = encoder.rerank(query, texts, top_n=arguments.top_n, **prompt, **reading)
         ref = encoder.model().ref
     write_result(
         arguments,
@@ -142,7 +148,16 @@ def explained(
 
     def compare(some: Passages, **outputs: Any) -> Comparison:
         arguments.places = some.places  # of errors
-        return encoder.compare(arguments.query, some.texts, sort=True, **outputs, **reading)
+        with renamed(OPTIONS):
+            return encoder.compare(
+                arguments.query,
+                some.texts,
+                sort=True,
+                query_prompt_name=arguments.prompt_name,
+                query_prompt=arguments.prompt,
+                **outputs,
+                **reading,
+            )
 
     evidence = [EvidenceSpec(method="occlusion", unit=arguments.unit)]
     return best_explained(compare, documents, arguments.top_n or PASSAGES, evidence=evidence)

@@ -114,8 +114,7 @@ class Vectors(RowResults[Embeddings]):
             "dimensions": str(width // VECTOR_BITS[name]),
             "dtype": ",".join(self._nothing.by_type),
             "normalized": str(normalized).lower(),
-            "prompt_name": arguments.prompt_name or "",
-            "prompt": arguments.prompt or "",
+            **prompt_facts(arguments),
         }
 
 
@@ -140,11 +139,15 @@ class Labels(RowResults[ScoredRows]):
         if model.token_labels:
             raise UsageError(f"--model: {model.name} has labels of each token, and none of a text")
         self._encoder = encoder
+        if self._arguments.prompt or self._arguments.prompt_name:
+            self.encode([("a", "a") if self._arguments.pair_column else "a"])  # as of vectors
 
     def encode(self, some: Sequence[Input]) -> ScoredRows:
         arguments = self._arguments
         scores = self._encoder.scores(
             some,
+            prompt_name=arguments.prompt_name,
+            prompt=arguments.prompt,
             truncate=arguments.truncate,
             special_tokens=arguments.special_tokens,
             priority=arguments.priority,
@@ -166,11 +169,21 @@ class Labels(RowResults[ScoredRows]):
             "--pair-column": self._arguments.pair_column,
             "model or precision": [model.name, model.bundle_sha256, model.precision],
             "--truncate": self._arguments.truncate,
+            "--prompt": [self._arguments.prompt_name, self._arguments.prompt],
             "--special-tokens": self._arguments.special_tokens,
         }
 
     def facts(self) -> Mapping[str, str]:
-        return {"labels": json.dumps(self.model.labels), "activation": self.model.activation}
+        return {
+            "labels": json.dumps(self.model.labels),
+            "activation": self.model.activation,
+            **prompt_facts(self._arguments),
+        }
+
+
+def prompt_facts(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the requested prompt, as in the metadata of the output."""
+    return {"prompt_name": arguments.prompt_name or "", "prompt": arguments.prompt or ""}
 
 
 def facts_of(results: RowResults[Any], arguments: argparse.Namespace) -> dict[str, str]:

@@ -78,11 +78,11 @@ class Compared(ListWork[pb.CompareRequest]):
                 model,
                 base,
                 cast("Sequence[Input]", inputs),
-                passage_reading,
+                query_reading if pairs else passage_reading,
                 response_bytes(model),
                 size=lambda tokens: item_bytes + token_bytes * tokens,
                 shared=Cost(1, 0, queries, TOKEN_BYTES * queries),
-                default_prompts=PASSAGE_PROMPTS,
+                default_prompts=() if pairs else PASSAGE_PROMPTS,
             )
         self._expected = ExpectedComparison(model, name, query, spec)
         self._query: tuple[TokenList | None, tuple[int, ...]] | None = None

@@ -16,7 +16,7 @@ from headlight.outputs.contract import malformed, require
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import LabelScore, RankedDocument
 from headlight.wire.answer_checks import check_model
-from headlight.wire.client_codec import set_common, to_input
+from headlight.wire.client_codec import set_reading, to_input
 
 ITEM_BYTES, SCORE_BYTES = 48, 24  # at most, in an answer
 
@@ -35,7 +35,7 @@ class Ranked(ListWork[pb.RerankRequest]):
     ) -> None:
         text = to_input(query, "query").text
         base = pb.RerankRequest(model=name, query=text, top_n=top_n)
-        set_common(base, reading)
+        set_reading(base, reading)
         super().__init__(
             model,
             base,
@@ -89,7 +89,7 @@ class Classified(ListWork[pb.ClassifyRequest]):
         self, model: ModelDescription, name: str, inputs: Sequence[Input], reading: Reading
     ) -> None:
         base = pb.ClassifyRequest(model=name)
-        set_common(base, reading)
+        set_reading(base, reading)
         labels = sum(len(each.encode()) + SCORE_BYTES for each in model.labels)
         super().__init__(
             model,

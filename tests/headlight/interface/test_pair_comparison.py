@@ -303,7 +303,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"evidence": EvidenceSpec(method="occlusion", unit="span", spans=((Span(0, 9),),))},
         "evidence[0].spans[0].spans[0]",
     ),
-    "query prompt": ({"query_prompt": "q: "}, "query_prompt"),
+    "query prompt": ({"query_prompt_name": "query"}, "query_prompt_name"),
+    "passage prompt": ({"passage_prompt": "p: "}, "passage_prompt"),
     "no tokens": ({"query": " ", "evidence": ATTEND}, "query"),
 }
 

@@ -93,6 +93,7 @@ def test_a_reranker_gives_no_vectors_of_texts(ranking: Runtime) -> None:
     with pytest.raises(InvalidInput, match="gives no pooled; it gives tokens, attention, hidden"):
         ranking.encode("a text")
     assert ranking.attend(("a", "b")).weights.shape[-1] == 5
+    assert [each.segments for each in ranking.tokenize([("a", "b")])] == [(0, 0, 0, 1, 1)]
     assert ranking.model().task == "rerank"
 
 

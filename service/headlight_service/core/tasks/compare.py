@@ -58,15 +58,15 @@ class Compare:
     def _job_of_pairs(
         self, request: ComparisonRequest, model: ServedModel, selection: Selection
     ) -> TokenizationJob:
+        prompt = request.query_prompt_name, request.query_prompt_text
         with renamed(QUERY):
-            check_no_prompt(
-                {"prompt_name": request.query_prompt_name, "prompt_text": request.query_prompt_text}
-            )
+            model.runtime.check_pair_prompt(*prompt)
         with renamed(PASSAGE):
             check_no_prompt(
                 {"prompt_name": request.prompt_name, "prompt_text": request.prompt_text}
             )
-        return encoding_job(request, model, selection)._replace(sliced=False)
+        asked = dataclasses.replace(request, prompt_name=prompt[0], prompt_text=prompt[1])
+        return encoding_job(asked, model, selection)._replace(sliced=False)
 
     def work(
         self,

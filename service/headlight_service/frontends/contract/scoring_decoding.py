@@ -6,7 +6,7 @@ from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.outputs.contract import known
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.values import Floats
-from headlight.wire.reading_codec import priority_of, special_tokens_of
+from headlight.wire.reading_codec import priority_of, prompt_choice, special_tokens_of
 from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.request import Input, Pair, Request
 from headlight_service.frontends.contract.request_decoding import (
@@ -25,6 +25,7 @@ def decode_rerank(
     if not message.documents:
         raise InvalidInput("documents", Reason.NO_ENTRIES)
     model.check_items("documents", len(message.documents))
+    model.runtime.check_pair_prompt(*prompt_choice(message))
     pairs: list[Input] = [Pair(message.query, document) for document in message.documents]
     return _decoded(message, model, pairs, None, deadline, client)
 
@@ -48,6 +49,7 @@ def _decoded(
 ) -> Request:
     if message.HasField("top_n") and not message.top_n:
         raise InvalidInput("top_n", Reason.MUST_BE, kind=Phrase.WHOLE_FROM_1)
+    prompt = prompt_choice(message)
     return Request(
         inputs,
         SCORES,
@@ -56,6 +58,8 @@ def _decoded(
         deadline,
         priority_of(message.priority),
         client,
+        prompt.name,
+        prompt.text,
         truncation=decode_truncation(message.truncation),
         special_tokens=special_tokens_of(message.special_tokens, model.special_tokens),
         head_masks=masks,

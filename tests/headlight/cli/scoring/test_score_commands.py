@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,6 +112,36 @@ def test_texts_have_their_labels(run: Run, classifier: Path) -> None:
         (each["text"], [label["label"] for label in each["labels"]])
         for each in json.loads(out)["results"]
     ] == [("red", [expected[0][0].label]), ("green", [expected[1][0].label])]
+
+
+def test_a_prompt_goes_before_the_query(run: Run, reranker: Path, classifier: Path) -> None:
+    documents = "\n".join(DOCUMENTS)
+    for why in ((), ("--why",)):
+        local = (*why, "--local", str(reranker), "--format", "json")
+        found, usual = (
+            json.loads(run("rerank", *arguments, *local, stdin=documents)[1])
+            for arguments in ((QUERY, "--prompt", "find "), (QUERY,))
+        )
+        with Runtime(reranker, threads=1) as runtime:
+            expected = runtime.rerank(f"find {QUERY}", DOCUMENTS)
+        logits = [each["score"] if why else each["logit"] for each in of_documents(found)]
+        np.testing.assert_allclose(logits, [each.logit for each in expected], atol=1e-5)
+        assert of_documents(found) != of_documents(usual)
+        code, _, err = run("rerank", QUERY, *local, "--prompt-name", "nobody", stdin=documents)
+        assert (code, err.partition(";")[0]) == (
+            2,
+            "headlight: --prompt-name: is not a prompt of this model",
+        )
+    local = ("--local", str(classifier))
+    assert (
+        run("classify", "red", "--prompt", "find ", *local)[1].splitlines()[1:]
+        == (run("classify", "find red", *local)[1].splitlines()[1:])
+    )
+
+
+def of_documents(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = answer.get("results") or answer["passages"]
+    return found
 
 
 @pytest.mark.parametrize(

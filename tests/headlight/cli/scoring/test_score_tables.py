@@ -59,11 +59,12 @@ def test_pairs_of_two_columns_have_a_score(
     bundle = scorers.bundle(tmp_path_factory, "reranker")
     write(tmp_path / "in.parquet", TEXTS, query=QUERIES)
     columns = ("--text-column", "query", "--pair-column", "body", "--truncate", "end")
+    columns += ("--prompt", "find ")
     assert classify(tmp_path, bundle, *columns) == 4
     good = [at for at in range(len(TEXTS)) if TEXTS[at] and QUERIES[at]]
     with Runtime(bundle, threads=1) as runtime:
         pairs = [(QUERIES[at], TEXTS[at] or "") for at in good]
-        expected = runtime.scores(pairs, truncate="end")
+        expected = runtime.scores(pairs, truncate="end", prompt="find ")
     table = pq.read_table(tmp_path / "out.parquet")
     assert table.column_names == ["id", "score", "logit", "token_count", "truncated"]
     assert table["id"].to_pylist() == good
@@ -71,6 +72,7 @@ def test_pairs_of_two_columns_have_a_score(
         table["logit"].to_numpy(), [each.logits[0] for each in expected], atol=1e-5
     )
     assert table["truncated"].to_pylist() == [at == 3 for at in good]
+    assert table.schema.metadata[b"headlight.prompt"] == b"find "
     lines = (tmp_path / "out.rejected.jsonl").read_text(encoding="utf-8").splitlines()
     reasons = [json.loads(line) for line in lines]
     assert [(each["id"], each["error"].partition(";")[0]) for each in reasons] == [

@@ -29,7 +29,8 @@ class EvidenceSpec:
     Attributes:
         method: "late_interaction"; "occlusion", which costs an encoding for each unit; "attention",
             which does not depend on the query and explains nothing. A model that reranks has no
-            late interaction, and its attention is that of the query's tokens within the pair.
+            late interaction, and its attention is that of the query's tokens within the pair; of a
+            decoder the document's, because the query stands before it.
         unit: tokens that are neither special nor of the prompt, or words, sentences, given spans.
         spans: the units of unit "span": for each passage, spans that do not overlap. The query of
             a pair is then one unit.

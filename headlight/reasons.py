@@ -325,7 +325,7 @@ Reason = enum.Enum(
             "masks the query alone, which this model reads together with each passage; "
             "give a mask with each passage"
         ),
-        "NO_QUERY_TOKENS": "has no token but special ones, and attention is that of its tokens",
+        "NO_ATTENDING_TOKENS": "has no token but special ones, and attention is that of its tokens",
         "QUERIES_DIFFER": (
             "has other units of the query: the query was cut, or top_k left some out; "
             'compare without top_k, and with truncate="only_second"'

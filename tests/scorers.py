@@ -39,6 +39,12 @@ def tagger() -> EncoderConfig:
     return scoring(head, positions="rope", layers=1)
 
 
+def decoder() -> EncoderConfig:
+    """Return the config of a causal cross-encoder; its pairs need a template."""
+    head = ScoreHead(layers=(Dense(width=1),), labels=("relevance",), activation="sigmoid")
+    return scoring(head, positions="rope", pooling="last", causal=True)
+
+
 def scoring(head: ScoreHead, **values: Any) -> EncoderConfig:
     return small_config(**values, normalize=False, score_head=head, max_length=40)
 
@@ -47,6 +53,7 @@ MAKERS: dict[str, Callable[[], EncoderConfig]] = {
     "reranker": reranker,
     "classifier": classifier,
     "tagger": tagger,
+    "decoder": decoder,
 }
 
 

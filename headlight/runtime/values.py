@@ -32,6 +32,7 @@ class Architecture:
     segments: int = 0  # token types; 0: the graphs have no input for them
     labels: int = 0  # scores of a text, or of each token; 0: the model gives vectors alone
     token_labels: bool = False  # each token has scores
+    causal: bool = False  # a token sees itself and earlier tokens alone
 
 
 class Tokenized(NamedTuple):

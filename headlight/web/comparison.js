@@ -15,7 +15,7 @@ const METHODS = {
   attention: {
     name: "Attention",
     said: "Weight: what the passage’s vector reads from. It does not depend on the query. Attention is not an explanation of the score.",
-    ofPairs: "Weight: what the query’s tokens read from, the mean of its tokens, layers and heads. All tokens of a pair sum to 1. Attention is not an explanation of the score.",
+    ofPairs: "Weight: what the query’s tokens read from, of a decoder the passage’s, the mean of its tokens, layers and heads. All tokens of a pair sum to 1. Attention is not an explanation of the score.",
   },
 };
 const MOST_OTHERS = 6; // tokens of a pair that are of neither text; a chat template has a hundred

@@ -66,6 +66,7 @@ def write_parts(
             segments=config.segments,
             labels=0 if head is None else len(head.labels),
             token_labels=head is not None and head.each_token,
+            causal=config.causal,
         ),
         trained_length=config.trained_length,
         max_length=config.max_length,

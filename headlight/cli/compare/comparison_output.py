@@ -31,7 +31,10 @@ MEANINGS: dict[EvidenceMethod, str] = {
     "occlusion": "occlusion: how far the score falls without it",
     "attention": "attention: what the vector reads from; attention is not an explanation",
 }
-OF_QUERY = "attention: what the query's tokens read from; attention is not an explanation"
+OF_PAIR = (
+    "attention: what the query's tokens read from, of a decoder the passage's; "
+    "attention is not an explanation"
+)
 
 
 class RankedContrast(NamedTuple):
@@ -192,7 +195,7 @@ def legend(
         yield f"colours: weight of each {unit} from 0 {ramp}{RESET} to {top:.3f}; bold: {most}"
     else:
         yield f"**marked**: {most}"
-    yield f"weight by {OF_QUERY if pairs and method == 'attention' else MEANINGS[method]}"
+    yield f"weight by {OF_PAIR if pairs and method == 'attention' else MEANINGS[method]}"
 
 
 def parts_of(evidence: Evidence | UnitWeights, text: str, best: int, top: float) -> list[Part]:

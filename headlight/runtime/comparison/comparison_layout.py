@@ -66,12 +66,12 @@ class PlannedPassage(NamedTuple):
     Attributes:
         compared: int64 [p], the tokens that late interaction compares; none of a pair.
         units: the units of each requested evidence.
-        query: int64 [q], of a pair: the query's tokens, whose attention is evidence.
+        attending: int64 [q], of a pair: the tokens whose attention is evidence.
     """
 
     compared: Ids
     units: tuple[PlannedUnits, ...] = ()
-    query: Ids = NO_TOKENS
+    attending: Ids = NO_TOKENS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -135,10 +135,10 @@ class ComparisonLayout:
             raise InvalidInput("matrix.max_bytes", Reason.MATRICES_BYTES, size=size, most=most)
 
     def items(self, items: Sequence[EncodeItem]) -> list[EncodeItem]:
-        """Return the items with the rows alone that are compared, and of pairs the query's mean."""
+        """Return the items with the rows alone that are compared, and of pairs the mean of rows."""
         if self.of_pairs and items[0].selection.get("attention"):
             return [
-                item.placed(attention=mean_row(len(item.ids), each.query))
+                item.placed(attention=mean_row(len(item.ids), each.attending))
                 for item, each in zip(items, self.passages, strict=True)
             ]
         if not self.spec.token_vectors:
@@ -243,6 +243,7 @@ def _pairs(
     Units of one method are hidden in the order of `PlannedUnits.hidden`.
     """
     planned, hidden = list[PlannedPassage](), list[OccludedUnit]()
+    later = int(manifest.architecture.causal)  # the text that sees the other
     for place, (tokenized, texts) in enumerate(zip(inputs, pairs, strict=True)):
         sides, found = pair_tokens(tokenized), list[PlannedUnits]()
         for at, each in enumerate(spec.evidence):
@@ -256,14 +257,15 @@ def _pairs(
                 query_units(each, tokenized, texts[0], query),
                 None if hides else single_tokens(len(tokenized.ids), sides),
             )
-            if not hides and not len(query):
-                raise InvalidInput("query", Reason.NO_QUERY_TOKENS)
+            if not hides and not len(sides[later]):
+                field = f"passages[{place}]" if later else "query"
+                raise InvalidInput(field, Reason.NO_ATTENDING_TOKENS)
             found.append(units)
             if hides:
                 hidden += [
                     OccludedUnit(place, tokens) for side in units.hidden for tokens in side.each()
                 ]
-        planned.append(PlannedPassage(NO_TOKENS, tuple(found), sides[0]))
+        planned.append(PlannedPassage(NO_TOKENS, tuple(found), sides[later]))
     return tuple(planned), tuple(hidden)
 
 

@@ -146,13 +146,11 @@ def _any_of(texts: Collection[str]) -> str:
 def prompt_tokens(encoding: Encoding, characters: int) -> Marks:
     """Return the tokens of a prompt of so many characters: bool [n].
 
-    A token with characters of both prompt and text belongs to the text. Of a pair, only tokens of
-    the first text can be of the prompt.
+    A token with characters of both prompt and text belongs to the text.
     """
     around = np.array(encoding.special_tokens_mask, dtype=np.bool_)
     ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
-    second = np.array([text == 1 for text in encoding.sequence_ids], dtype=np.bool_)
-    beyond = np.flatnonzero(~around & (second | (ends > characters)))
+    beyond = np.flatnonzero(~around & (ends > characters))
     return ~around & (np.arange(len(encoding)) < (beyond[0] if len(beyond) else len(encoding)))
 
 

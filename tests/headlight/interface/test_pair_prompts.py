@@ -82,16 +82,6 @@ def test_a_prompt_goes_before_the_query(rerankers: Callable[[str], Kinds], kind:
             assert places == [(0, 1), (1, 2), (2, 3)], "no unit is of the prompt"
 
 
-def test_a_prompt_of_an_empty_query_takes_no_token_of_the_document(
-    rerankers: Callable[[str], Kinds],
-) -> None:
-    encoder, document = rerankers("none")["Runtime"], "abcdefghij" * 6
-    options: dict[str, Any] = {"truncate": "start", "empty_texts": "encode"}
-    [found] = encoder.scores([("", document)], prompt="find ", **options)
-    [expected] = encoder.scores([("find ", document)], prompt="", **options)
-    np.testing.assert_allclose(found.logits, expected.logits, atol=1e-6)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_template_has_its_place(rerankers: Callable[[str], Kinds], kind: str) -> None:
     encoder = rerankers("with a place")[kind]

@@ -299,7 +299,8 @@ VLLM = {
                 ("data_1", "data_2"),
             )
         ],
-        "description": "One first text and any number of second ones, or as many of both.",
+        "description": "One first text and any number of second ones, or as many of both. A model "
+        "for vectors gives the cosine of each pair.",
     },
     "VllmScores": _answer(
         id=TEXT,
@@ -308,14 +309,30 @@ VLLM = {
         usage=_answer(prompt_tokens=COUNT, total_tokens=COUNT),
         data=_list(_answer(index=COUNT, object=_only("score"), score=NUMBER)),
     ),
-    "VllmClassifyRequest": _object(("input",), input=TEXT_OR_TEXTS, **VLLM_OPTIONS),
-    "VllmClasses": _answer(
-        id=TEXT,
-        object=_only("list"),
-        model=TEXT,
-        usage=_answer(prompt_tokens=COUNT, total_tokens=COUNT),
-        data=_list(_answer(index=COUNT, label=TEXT, probs=VECTOR, num_classes=COUNT)),
+    "VllmClassifyRequest": _object(
+        ("input",),
+        input=TEXT_OR_TEXTS,
+        raw_scores=_optional(
+            "boolean", "Of infinity: whether scores are logits. If it is there, so is its answer."
+        ),
+        **VLLM_OPTIONS,
     ),
+    "VllmClasses": {
+        "anyOf": [
+            _answer(
+                id=TEXT,
+                object=_only(kind),
+                model=TEXT,
+                usage=_answer(prompt_tokens=COUNT, total_tokens=COUNT),
+                data=_list(each),
+            )
+            for kind, each in (
+                ("list", _answer(index=COUNT, label=TEXT, probs=VECTOR, num_classes=COUNT)),
+                ("classify", LABELLED),
+            )
+        ],
+        "description": "The likeliest label of each text. Of infinity: all, the likeliest first.",
+    },
 }
 
 WEAVIATE = {

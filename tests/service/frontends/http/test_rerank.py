@@ -166,6 +166,7 @@ def test_answers_have_the_documented_schemas(service: HttpService, labelling: Ht
         (service, "/info", None),
         (service, "/score", {"text_1": "a", "text_2": ["b", "c"], "use_activation": False}),
         (labelling, "/classify", {"input": ["a", "b"], "truncate_prompt_tokens": -1}),
+        (labelling, "/classify", {"input": ["a", "b"], "raw_scores": False}),
         (labelling, "/predict", {"inputs": [["a"], ["a", "b"]]}),
         (labelling, "/", {"inputs": ["a", "b"]}),
         (labelling, "/info", None),
@@ -273,6 +274,40 @@ def test_pairs_are_scored_as_by_vllm(service: HttpService, ranking: Runtime) -> 
             ]
             np.testing.assert_allclose([e["score"] for e in found["data"]], expected, atol=1e-5)
         assert [each["index"] for each in found["data"]] == [0, 1]
+
+
+def test_a_model_for_vectors_scores_pairs_by_cosine_as_vllm(runtime: Runtime) -> None:
+    firsts, seconds = ["find red", "green"], ["red", "a planet"]
+    vectors = runtime.encode([*firsts, *seconds], normalize=True)
+    with http_service(runtime, max_items=30) as service:
+        for texts, expected in (
+            (firsts, (vectors[:2] * vectors[2:]).sum(axis=1)),
+            (firsts[:1], vectors[2:] @ vectors[0]),
+            (firsts[0], vectors[2:] @ vectors[0]),
+        ):
+            reply = service.ask("/score", {"text_1": texts, "text_2": seconds})
+            found = [each["score"] for each in reply.json["data"]]
+            np.testing.assert_allclose(found, expected, atol=1e-5)
+        for body, message in (
+            ({"text_1": "a", "text_2": ["b", ""]}, "text_2[1]: is empty"),
+            ({"text_1": ["a", ""], "text_2": ["b", "c"]}, "text_1[1]: is empty"),
+            ({"text_1": "", "text_2": "b"}, "text_1: is empty"),
+            ({"text_1": ["a"] * 20, "text_2": ["b"] * 20}, "text_2: has 40 entries"),
+        ):
+            reply = service.ask("/score", body)
+            assert (reply.status, reply.json["message"].startswith(message)) == (400, True), body
+
+
+def test_texts_are_classified_as_by_infinity(labelling: HttpService, classifying: Runtime) -> None:
+    expected = classifying.classify(["b", "a text"])
+    body = {"input": ["b", "a text"], "model": "default/not-specified"}
+    for raw in (False, True):
+        found = labelling.ask("/classify", body | {"raw_scores": raw}).json
+        assert found["object"] == "classify"
+        for labels, its in zip(found["data"], expected, strict=True):
+            assert [each["label"] for each in labels] == [each.label for each in its]
+            scores = [each.logit if raw else each.score for each in its]
+            np.testing.assert_allclose([each["score"] for each in labels], scores, atol=1e-5)
 
 
 def test_texts_are_classified_as_by_vllm(labelling: HttpService, classifying: Runtime) -> None:

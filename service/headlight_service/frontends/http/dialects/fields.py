@@ -12,6 +12,7 @@ from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.request import VECTORS, OutputSpec
 from headlight_service.frontends.http.exchange import Exchange
 
+UNNAMED = ("", "default/not-specified")  # the latter is infinity's
 INSTRUCTION: dict[Path, Path] = {("prompt_text",): ("instruction",)}  # its name in errors
 REMEMBERED = 64  # resolved output specs, one for each number of dimensions
 
@@ -29,9 +30,9 @@ def requested_model(exchange: Exchange, body: dict[str, Any], *tasks: str) -> Se
 
     So, too, if it names one that is not served, with `--any-model-name`.
     """
-    models = exchange.door.pipeline.models
+    models, name = exchange.door.pipeline.models, optional(body, "model", str, Phrase.TEXT) or ""
     try:
-        return models.get(optional(body, "model", str, Phrase.TEXT) or "", *tasks)
+        return models.get("" if name in UNNAMED else name, *tasks)
     except NotFound:
         if exchange.door.options.any_model_name:
             return models.get("", *tasks)

@@ -1,21 +1,27 @@
-"""Scores of pairs and classes of texts, as vLLM gives them."""
+"""Scores of pairs and classes of texts, as vLLM gives them; a body of infinity has its answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput, Phrase, Reason, renamed
 from headlight.refusals import CONTRACT, Path
 from headlight.runtime.tokenization.input_checks import Truncation
+from headlight.spec import PooledSpec
 from headlight_service.core.models import ServedModel, counted
-from headlight_service.core.requests.request import Input, Pair, Request
+from headlight_service.core.requests.answer import Answer
+from headlight_service.core.requests.request import Input, OutputSpec, Pair, Request
 from headlight_service.frontends.http.dialects.fields import (
     INSTRUCTION,
     instruction_of,
     optional,
     requested_model,
 )
+from headlight_service.frontends.http.dialects.infinity import is_infinity, label_lists
 from headlight_service.frontends.http.dialects.openai import encode_error
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
@@ -23,7 +29,6 @@ from headlight_service.frontends.http.json_answers import JsonForm
 from headlight_service.frontends.scoring import (
     LABELLING,
     SCORES,
-    Scored,
     check_ranks,
     check_scores,
     scored,
@@ -35,15 +40,35 @@ PROTOCOL = "vllm"
 EDGE = CONTRACT
 # Fields of the first and of the second texts of pairs; the first two that a body has.
 SIDES = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2"))
+UNIT_VECTORS = OutputSpec(PooledSpec(normalize=True))
 
 
 class _Scoring(NamedTuple):
-    """A decoded request; `names`: of the fields of its texts."""
+    """A decoded request.
+
+    Attributes:
+        raw: whether scores are logits.
+        names: of the fields of its texts.
+        firsts: of a model for vectors: how many of the inputs are first texts.
+        infinity: whether the answer has infinity's form.
+    """
 
     model: ServedModel
     request: Request
     raw: bool
     names: dict[Path, Path]
+    firsts: int = 0
+    infinity: bool = False
+
+    def pair_scores(self, answer: Answer) -> NDArray[np.float32]:
+        """Return the score of each pair; of a model for vectors the cosine, as in vLLM."""
+        if not self.firsts:
+            return scored(answer, self.model, raw=self.raw).values[:, 0]
+        [vectors] = answer.pooled()
+        cosines: NDArray[np.float32] = np.einsum(
+            "nd,nd->n", *np.broadcast_arrays(vectors[: self.firsts], vectors[self.firsts :])
+        )
+        return cosines
 
 
 def routes(door: Door) -> list[Route]:
@@ -60,9 +85,10 @@ async def _score(exchange: Exchange) -> Response:
     return await _respond(
         exchange,
         scoring,
-        lambda scores: [
+        scoring.model.description.labels,
+        lambda answer: [
             {"index": at, "object": "score", "score": score}
-            for at, score in enumerate(scores.values[:, 0])
+            for at, score in enumerate(scoring.pair_scores(answer))
         ],
     )
 
@@ -70,10 +96,12 @@ async def _score(exchange: Exchange) -> Response:
 async def _classify(exchange: Exchange) -> Response:
     scoring = await exchange.decoded(_classify_request)
     labels = scoring.model.description.labels
-    return await _respond(
-        exchange,
-        scoring,
-        lambda scores: [
+
+    def entries(answer: Answer) -> list[Any]:
+        scores = scored(answer, scoring.model, raw=scoring.raw)
+        if scoring.infinity:
+            return label_lists(scores, labels)
+        return [
             {
                 "index": at,
                 "label": labels[int(scores.logits[at].argmax())],
@@ -81,20 +109,26 @@ async def _classify(exchange: Exchange) -> Response:
                 "num_classes": len(labels),
             }
             for at, probabilities in enumerate(scores.values)
-        ],
-    )
+        ]
+
+    shown = labels if scoring.infinity else [max(labels, key=len)]
+    return await _respond(exchange, scoring, shown, entries)
 
 
 def _score_request(exchange: Exchange, body: dict[str, Any]) -> _Scoring:
     model = requested_model(exchange, body, "rerank")
     with counted(model):
-        check_ranks(model)
+        of_vectors = model.description.task == "embed"
+        if not of_vectors:
+            check_ranks(model)
         first, second = next((pair for pair in SIDES if pair[1] in body), SIDES[0])
         firsts, seconds = _texts(body, first, model), _texts(body, second, model)
         if len(firsts) not in (1, len(seconds)):
             count = len(firsts)
             raise InvalidInput(second, Reason.ONE_FOR_EACH, count=len(seconds), first=count)
         one = len(firsts) == 1
+        if of_vectors:
+            return _cosines(model, body, {first: firsts, second: seconds})
         inputs: list[Input] = [
             Pair(firsts[0 if one else at], text) for at, text in enumerate(seconds)
         ]
@@ -104,6 +138,22 @@ def _score_request(exchange: Exchange, body: dict[str, Any]) -> _Scoring:
             names |= {pair: (second, at), (*pair, "second"): (second, at)}
             names[(*pair, "first")] = (first,) if one else (first, at)
         return _scoring(model, inputs, body, names | INSTRUCTION, instruction_of(body, model))
+
+
+def _cosines(model: ServedModel, body: dict[str, Any], sides: dict[str, list[str]]) -> _Scoring:
+    instruction_of(body, model)
+    texts: list[Input] = [text for own in sides.values() for text in own]
+    places = [
+        (name,) if len(own) == 1 else (name, at)
+        for name, own in sides.items()
+        for at in range(len(own))
+    ]
+    (_, firsts), (second, _) = sides.items()
+    model.check_items(second, len(texts))
+    names: dict[Path, Path] = {("inputs",): (second,)}
+    names |= {("inputs", at, "text"): place for at, place in enumerate(places)}
+    request = Request(texts, UNIT_VECTORS, model.key, truncation=_truncation(body, model))
+    return _Scoring(model, request, raw=False, names=names, firsts=len(firsts))
 
 
 def _classify_request(exchange: Exchange, body: dict[str, Any]) -> _Scoring:
@@ -133,17 +183,22 @@ def _scoring(
     return _Scoring(
         model,
         request,
-        raw=optional(body, "use_activation", bool, Phrase.TRUE_OR_FALSE) is False,
+        raw=optional(body, "use_activation", bool, Phrase.TRUE_OR_FALSE) is False
+        or optional(body, "raw_scores", bool, Phrase.TRUE_OR_FALSE) is True,
         names=names,
+        infinity=is_infinity(body),
     )
 
 
 async def _respond(
-    exchange: Exchange, scoring: _Scoring, entries: Callable[[Scored], list[dict[str, Any]]]
+    exchange: Exchange,
+    scoring: _Scoring,
+    labels: Sequence[str],
+    entries: Callable[[Answer], list[Any]],
 ) -> Response:
-    """Return the response to a request; `entries` makes its data of the scores."""
+    """Return the response to a request; `entries` makes its data, with these labels for each."""
     model = scoring.model
-    form = JsonForm(model.limits, labels=[max(model.description.labels, key=len)])
+    form = JsonForm(model.limits, labels=labels)
     with renamed(scoring.names):
         answer = await exchange.submit(scoring.request, form)
     tokens = answer.prepared.tokens
@@ -152,9 +207,9 @@ async def _respond(
         return json_response(
             {
                 "id": exchange.request_id,
-                "object": "list",
+                "object": "classify" if scoring.infinity else "list",
                 "model": model.name,
-                "data": entries(scored(answer, model, raw=scoring.raw)),
+                "data": entries(answer),
                 "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
             }
         )

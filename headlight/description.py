@@ -40,7 +40,13 @@ def worst_pooled(parity: Iterable[Parity]) -> Parity | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Quality:
-    """Nearness of pooled vectors of one precision to those of fp32, measured by the exporter."""
+    """Nearness of one precision to fp32, in vectors and scores, as the exporter measured it.
+
+    Attributes:
+        kendall_tau: of a model that scores texts: the share of pairs of documents for a query, or
+            of labels of a text, in the same order, less that in the other; else None.
+        ndcg_at_10: of the same, with the gains 10 to 1 for the first ten of fp32.
+    """
 
     provider: str
     precision: str
@@ -53,6 +59,8 @@ class Quality:
     nearest_kept: float  # share of the texts whose nearest other text is the same
     ten_nearest_kept: float  # share of the ten nearest that stay among the ten
     batch_drift: float  # max |Δ| of a text's vector between alone and among others
+    kendall_tau: float | None = None
+    ndcg_at_10: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

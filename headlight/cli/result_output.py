@@ -200,11 +200,10 @@ def info_text(model: ModelDescription, width: int | None = None) -> str:
         for row in model.parity
     ]
     if model.quality:
-        lines += [
-            "",
-            "Precisions beside fp32",
-            f"{'on':<14} {'cosine':>9} {'least':>9} {'nearest':>9} {'of ten':>9}",
-        ]
+        ordered = model.quality[0].kendall_tau is not None
+        names = ("tau", "NDCG@10") if ordered else ("cosine", "least", "nearest", "of ten")
+        heads = " ".join(f"{name:>9}" for name in names)
+        lines += ["", "Precisions beside fp32", f"{'on':<14} {heads}"]
     return "\n".join(map(escaped, [*lines, *map(quality_line, model.quality)]))
 
 
@@ -221,13 +220,15 @@ def models_table(models: Sequence[ListedModel], width: int | None = None) -> str
 
 
 def quality_line(quality: Quality) -> str:
-    """Return how near the vectors of one precision are to those of fp32."""
+    """Return how near one precision is to fp32: the order of scores, or else the vectors."""
+    where = f"{quality.provider} {quality.precision}"
+    if quality.kendall_tau is not None and quality.ndcg_at_10 is not None:
+        return f"{where:<14} {quality.kendall_tau:9.4f} {quality.ndcg_at_10:9.4f}"
     kept = (
         f"{100 * quality.nearest_kept:8.1f}% {100 * quality.ten_nearest_kept:8.1f}%"
         if quality.real_text
         else "not said"
     )
-    where = f"{quality.provider} {quality.precision}"
     return f"{where:<14} {quality.cosine_mean:9.6f} {quality.cosine_min:9.6f} {kept}"
 
 

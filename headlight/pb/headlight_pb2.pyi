@@ -1099,7 +1099,7 @@ class Parity(_message.Message):
     def __init__(self, output: _Optional[str] = ..., provider: _Optional[str] = ..., precision: _Optional[str] = ..., max_error: _Optional[float] = ..., tolerance: _Optional[float] = ...) -> None: ...
 
 class Quality(_message.Message):
-    __slots__ = ("provider", "precision", "texts", "count", "real_text", "cosine_mean", "cosine_p1", "cosine_min", "nearest_kept", "ten_nearest_kept", "batch_drift")
+    __slots__ = ("provider", "precision", "texts", "count", "real_text", "cosine_mean", "cosine_p1", "cosine_min", "nearest_kept", "ten_nearest_kept", "batch_drift", "kendall_tau", "ndcg_at_10")
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
     PRECISION_FIELD_NUMBER: _ClassVar[int]
     TEXTS_FIELD_NUMBER: _ClassVar[int]
@@ -1111,6 +1111,8 @@ class Quality(_message.Message):
     NEAREST_KEPT_FIELD_NUMBER: _ClassVar[int]
     TEN_NEAREST_KEPT_FIELD_NUMBER: _ClassVar[int]
     BATCH_DRIFT_FIELD_NUMBER: _ClassVar[int]
+    KENDALL_TAU_FIELD_NUMBER: _ClassVar[int]
+    NDCG_AT_10_FIELD_NUMBER: _ClassVar[int]
     provider: str
     precision: str
     texts: str
@@ -1122,4 +1124,6 @@ class Quality(_message.Message):
     nearest_kept: float
     ten_nearest_kept: float
     batch_drift: float
-    def __init__(self, provider: _Optional[str] = ..., precision: _Optional[str] = ..., texts: _Optional[str] = ..., count: _Optional[int] = ..., real_text: bool = ..., cosine_mean: _Optional[float] = ..., cosine_p1: _Optional[float] = ..., cosine_min: _Optional[float] = ..., nearest_kept: _Optional[float] = ..., ten_nearest_kept: _Optional[float] = ..., batch_drift: _Optional[float] = ...) -> None: ...
+    kendall_tau: float
+    ndcg_at_10: float
+    def __init__(self, provider: _Optional[str] = ..., precision: _Optional[str] = ..., texts: _Optional[str] = ..., count: _Optional[int] = ..., real_text: bool = ..., cosine_mean: _Optional[float] = ..., cosine_p1: _Optional[float] = ..., cosine_min: _Optional[float] = ..., nearest_kept: _Optional[float] = ..., ten_nearest_kept: _Optional[float] = ..., batch_drift: _Optional[float] = ..., kendall_tau: _Optional[float] = ..., ndcg_at_10: _Optional[float] = ...) -> None: ...

@@ -33,6 +33,7 @@ TRUNCATIONS: dict[Truncate, pb.Truncation] = {
     "start": pb.TRUNCATION_CUT_START,
     "only_second": pb.TRUNCATION_CUT_SECOND,
 }
+QUALITY = tuple(field.name for field in dataclasses.fields(Quality))
 TRUNCATION_NAMES: dict[int, Truncate] = {number: name for name, number in TRUNCATIONS.items()}
 
 
@@ -151,6 +152,12 @@ def from_token_info(info: pb.TokenInfo) -> TokenList:
     return tokens
 
 
+def _value(row: pb.Quality, name: str) -> Any:
+    """Return a field; None: it is optional and absent."""
+    optional = name in ("kendall_tau", "ndcg_at_10")
+    return None if optional and not row.HasField(name) else getattr(row, name)
+
+
 def native(numbers: NDArray[Any]) -> NDArray[Any]:
     """Return the numbers in this machine's byte order, copied only if needed."""
     return numbers.astype(numbers.dtype.newbyteorder("="), copy=False)
@@ -219,9 +226,6 @@ def from_model(response: pb.GetModelResponse) -> ModelDescription:
             for row in response.parity
         ),
         quality=tuple(
-            Quality(
-                **{field.name: getattr(row, field.name) for field in dataclasses.fields(Quality)}
-            )
-            for row in response.quality
+            Quality(**{name: _value(row, name) for name in QUALITY}) for row in response.quality
         ),
     )

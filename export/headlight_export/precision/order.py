@@ -37,6 +37,11 @@ class Order(NamedTuple):
     kendall_tau: float
     ndcg_at_10: float
 
+    @property
+    def size(self) -> dict[str, int]:
+        """What was ordered, for parity.json."""
+        return {"lists": self.lists, "items": self.items}
+
 
 def compare_order(exact: Runtime, variant: Runtime, texts: Passages) -> Order | None:
     """Return the agreement of a variant's order; None: the model gives no scores of texts.

@@ -51,7 +51,7 @@ class Quality:
         return dataclasses.asdict(self.entry) | {
             "max_error": self.max_error,
             "attention_mean_error": self.attention_mean_error,
-            **({} if self.order is None else {"order": self.order._asdict()}),
+            **({} if self.order is None else {"order": self.order.size}),
         }
 
 
@@ -111,6 +111,7 @@ def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
     }
     cosines = _cosines(pooled[exact], pooled[variant])
     before, after = _neighbours(pooled[exact]), _neighbours(pooled[variant])
+    order = compare_order(exact, variant, texts)
     entry = QualityEntry(
         provider=variant.provider,
         precision=variant.precision,
@@ -123,8 +124,9 @@ def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
         nearest_kept=float(np.mean(before[:, 0] == after[:, 0])),
         ten_nearest_kept=_common_share(before, after),
         batch_drift=batch_drift(variant, texts, pooled[variant]),
+        kendall_tau=None if order is None else order.kendall_tau,
+        ndcg_at_10=None if order is None else order.ndcg_at_10,
     )
-    order = compare_order(exact, variant, texts)
     return Quality(entry, worst, float(np.mean(means)), order)
 
 

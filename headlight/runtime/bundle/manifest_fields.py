@@ -118,7 +118,8 @@ class Fields:
         """Return a dataclass, each value read by the type of its field.
 
         Args:
-            kind: a dataclass of strings, lists of strings, booleans and numbers.
+            kind: a dataclass of strings, lists of strings, booleans and numbers; a float that may
+                be None may be absent or null.
             counts: the largest value by name, for integers from 1.
             least: the least value of every float; floats must be finite.
         """
@@ -130,6 +131,9 @@ class Fields:
                 values[name] = self.strings(name)
             elif hint is float:
                 values[name] = self.number(name, least)
+            elif hint == float | None:
+                absent = self.values.get(name) is None
+                values[name] = None if absent else self.number(name, least)
             else:
                 values[name] = self.take(name, hint)
         return kind(**values)

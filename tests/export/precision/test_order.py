@@ -8,11 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from headlight.cli.result_output import info_text
+from headlight.runtime import Runtime
 from headlight_export.precision.order import agreement
 from headlight_export.precision.quality import table
 from headlight_export.writer.bundle_writer import export_checkpoint
 from tests import scorers
 from tests.factory import write_checkpoint
+from tests.service.frontends.http.http_service import http_service
 
 
 def test_tau_and_ndcg_are_those_of_the_textbook() -> None:
@@ -45,12 +48,25 @@ def test_the_report_of_a_reranker_has_the_order_of_each_precision(
     options = {"precisions": ["bf16", "int8"], "providers": ["openvino"], "texts": texts}
     result = export_checkpoint(checkpoint, tmp_path / "bundle", **options)
     report = json.loads((tmp_path / "bundle" / "parity.json").read_text())["quality"]
-    named = {(each["provider"], each["precision"]): each["order"] for each in report}
+    named = {
+        (each["provider"], each["precision"]): (each["kendall_tau"], each["ndcg_at_10"])
+        for each in report
+    }
     assert named.keys() >= {("cpu", "bf16"), ("cpu", "int8"), ("openvino", "bf16")}
-    exact = {"lists": 8, "items": 24, "kendall_tau": 1.0, "ndcg_at_10": 1.0}
-    assert named["cpu", "fp32"] == exact
-    for order in named.values():
-        assert 0.3 < order["kendall_tau"] <= 1
-        assert 0.3 < order["ndcg_at_10"] <= 1
-    assert any(order != exact for order in named.values())
+    assert all(each["order"] == {"lists": 8, "items": 24} for each in report)
+    assert named["cpu", "fp32"] == (1, 1)
+    for tau, gain in named.values():
+        assert 0.3 < tau <= 1
+        assert 0.3 < gain <= 1
+    assert any(order != (1, 1) for order in named.values())
     assert "tau, NDCG@10" in table(result.quality)
+    with Runtime(tmp_path / "bundle", threads=1) as runtime, http_service(runtime) as service:
+        model = runtime.model()
+        served = service.ask("/v1/model").json["quality"]
+    orders = [(each.kendall_tau, each.ndcg_at_10) for each in model.quality]
+    assert orders == [*named.values()]
+    assert [(each["kendall_tau"], each["ndcg_at_10"]) for each in served] == orders
+    shown = info_text(model).partition("Precisions beside fp32")[2].splitlines()[1:]
+    assert shown[0].split() == ["on", "tau", "NDCG@10"]
+    assert shown[1].split() == ["cpu", "fp32", "1.0000", "1.0000"]
+    assert len(shown) == 1 + len(named)

@@ -14,7 +14,7 @@ import numpy as np
 # their form is compared.
 HEX, WHOLE = re.compile(r"[0-9a-f]{12,64}"), re.compile(r"\d+")
 VOLATILE = {
-    **dict.fromkeys(("bundle_sha256", "sha256", "model_sha", "request_id"), HEX),
+    **dict.fromkeys(("bundle_sha256", "sha256", "model_sha", "request_id", "id"), HEX),
     **dict.fromkeys(("retry_after_ms", "retry-after", "retry-after-ms"), WHOLE),
     "retry_delay": re.compile(r"[\d.]+s"),
     "wait": re.compile(r"[\d.e+]+"),

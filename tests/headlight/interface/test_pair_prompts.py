@@ -72,7 +72,7 @@ def test_a_prompt_goes_before_the_query(rerankers: Callable[[str], Kinds], kind:
     ):
         expected = ranks(encoder, before + QUERY, prompt="")
         np.testing.assert_allclose(ranks(encoder, **options), expected, atol=1e-6)
-        sides = {f"query_{name}": value for name, value in options.items()}
+        sides: dict[str, Any] = {f"query_{name}": value for name, value in options.items()}
         hide = EvidenceSpec(method="occlusion", unit="token")
         compared = encoder.compare(QUERY, DOCUMENTS, evidence=hide, **sides)
         np.testing.assert_allclose([each.score for each in compared], expected, atol=1e-6)

@@ -62,7 +62,7 @@ def test_precisions_are_described_by_what_the_model_gives(
     folder = with_options(bundle, tmp_path / "bundle", quality=entries)
     with each_kind(folder, loop) as encoders:
         for encoder in encoders.values():
-            model = encoder.model()  # type: ignore[attr-defined]  # of each kind
+            model = encoder.model()
             expected = [Quality(**entry) for entry in entries]
             assert [*map(dataclasses.asdict, model.quality)] == [*map(dataclasses.asdict, expected)]
             shown = info_text(model).partition("Precisions beside fp32")[2].splitlines()[1:]

@@ -58,8 +58,8 @@ def test_pairs_of_two_columns_have_a_score(
 ) -> None:
     bundle = scorers.bundle(tmp_path_factory, "reranker")
     write(tmp_path / "in.parquet", TEXTS, query=QUERIES)
-    columns = ("--text-column", "query", "--pair-column", "body", "--truncate", "end")
-    columns += ("--prompt", "find ")
+    columns = ["--text-column", "query", "--pair-column", "body", "--truncate", "end"]
+    columns += ["--prompt", "find "]
     assert classify(tmp_path, bundle, *columns) == 4
     good = [at for at in range(len(TEXTS)) if TEXTS[at] and QUERIES[at]]
     with Runtime(bundle, threads=1) as runtime:

@@ -64,6 +64,12 @@ DIMENSIONS = _optional(
 )
 PROMPT_NAME = _optional("string", "One of the model's prompts, which is put before each text.")
 
+ERROR = {
+    "error": _answer(message=TEXT, type=TEXT, param=MAYBE_TEXT, code=MAYBE_TEXT),
+    "message": TEXT,
+    "code": WHOLE,
+    "type": TEXT,
+}
 OPENAI = {
     "OpenAIEmbeddingsRequest": _object(
         ("input",),
@@ -113,12 +119,7 @@ OPENAI = {
     "OpenAIModels": _answer(object=_only("list"), data=_list(ref("OpenAIModel"))),
     "OpenAIError": {
         "description": "An error, with the same beside it as some clients read it.",
-        **_answer(
-            error=_answer(message=TEXT, type=TEXT, param=MAYBE_TEXT, code=MAYBE_TEXT),
-            message=TEXT,
-            code=WHOLE,
-            type=TEXT,
-        ),
+        **_answer(**ERROR),
     },
 }
 
@@ -147,6 +148,7 @@ SCORING = {
     **{name: PARAMETERS[name] for name in ("truncate", "truncation_direction")},
     "raw_scores": _optional("boolean", "Whether scores are logits. Absent: false."),
 }
+TOP_N = _optional("integer", "The best that are returned. Absent or 0: all.", minimum=0)
 ONE_OR_PAIR = _list(TEXT, minItems=1, maxItems=2)
 LABELLED = _list(_answer(score=NUMBER, label=TEXT))
 LABELS = _answer(
@@ -167,6 +169,7 @@ TEI = {
         query=TEXT,
         texts=_list(TEXT, minItems=1),
         return_text=_optional("boolean", "Absent: false."),
+        top_n=TOP_N,
         **SCORING,
     ),
     "TeiRanks": _list(
@@ -182,11 +185,21 @@ TEI = {
             "anyOf": [TEXT, ONE_OR_PAIR, _list(ONE_OR_PAIR, minItems=1)],
             "description": "A text, a list of it, a pair as a list of two, or a list of such.",
         },
+        parameters={
+            **_optional("object", "Of huggingface_hub: the answer is a list of lists."),
+            "properties": {
+                "top_k": TOP_N,
+                "function_to_apply": _optional(
+                    "string", "none: logits. Absent: the activation of the model's folder."
+                ),
+            },
+        },
         **SCORING,
     ),
     "TeiLabels": {
         "anyOf": [LABELLED, _list(LABELLED)],
-        "description": "All labels of an input, the likeliest first; of a list of lists, of each.",
+        "description": "All labels of an input, the likeliest first; of a list of lists, of each. "
+        "With `parameters`, a list for each input.",
     },
     "TeiTokenizeRequest": _object(
         ("inputs",),
@@ -239,15 +252,21 @@ TEI = {
 }
 
 RERANK = {
+    "RankingError": {
+        "description": "An error, with the same beside it as the clients of Cohere and Jina "
+        "read it.",
+        **_answer(**ERROR, detail=TEXT),
+    },
     "DocumentsRequest": _object(
         ("query", "documents"),
         query=TEXT,
         documents=_list({"anyOf": [TEXT, _object(("text",), text=TEXT)]}, minItems=1),
         model=_optional("string", "A name of the model. Absent or empty: the default model."),
-        top_n=_optional("integer", "The best that are returned. Absent or 0: all.", minimum=0),
+        top_n=TOP_N,
         return_documents=_optional("boolean", "Absent: false."),
         raw_scores=_optional("boolean", "Whether scores are logits. Absent: false."),
         use_activation=_optional("boolean", "False: the same as raw_scores. Absent: true."),
+        relevant_spans=_optional("object", "Of Cohere: refused, unless its mode is disabled."),
         property=_optional("string", "Of Weaviate: the answer has `scores`, too."),
     ),
     "Ranking": {
@@ -454,7 +473,7 @@ DIALECTS: Mapping[str, tuple[str, Mapping[tuple[str, str], Operation]]] = {
         },
     ),
     "Rerank": (
-        "OpenAIError",
+        "RankingError",
         {
             (f"/v{version}/rerank", "post"): Operation(
                 f"rerankV{version}",

@@ -25,6 +25,14 @@ def optional(body: dict[str, Any], name: str, kind: type, named: Phrase) -> Any:
     return value
 
 
+def most_returned(body: dict[str, Any], name: str) -> int | None:
+    """Return how many of the best a body asks for; None, if it is absent or 0: all."""
+    count: int | None = optional(body, name, int, Phrase.WHOLE_FROM_0)
+    if count is not None and count < 0:
+        raise InvalidInput(name, Reason.MUST_BE_OR_NULL, kind=Phrase.WHOLE_FROM_0)
+    return count or None
+
+
 def requested_model(exchange: Exchange, body: dict[str, Any], *tasks: str) -> ServedModel:
     """Return the model that a body names; else the default one of these tasks.
 

@@ -55,7 +55,12 @@ def routes(door: Door) -> list[Route]:
 
 
 def encode_error(refusal: Refusal) -> Response:
-    """Return an error in OpenAI's form, with TEI's beside it.
+    """Return an error in OpenAI's form, with TEI's beside it."""
+    return json_response(error_fields(refusal), refusal.status)
+
+
+def error_fields(refusal: Refusal) -> dict[str, Any]:
+    """Return the body of an error.
 
     Both SDKs read `error`; Milvus' client reads the top-level `message`.
     """
@@ -68,9 +73,7 @@ def encode_error(refusal: Refusal) -> Response:
         code = CODES.get(refusal.code, code)
     param = "model" if code == "model_not_found" else refusal.field.partition("[")[0] or None
     error = {"message": message, "type": kind, "param": param, "code": code}
-    return json_response(
-        {"error": error, "message": message, "code": refusal.status, "type": kind}, refusal.status
-    )
+    return {"error": error, "message": message, "code": refusal.status, "type": kind}
 
 
 def decode_inputs(value: Any, model: ServedModel) -> list[Input]:

@@ -16,6 +16,7 @@ from headlight_service.core.requests.request import Input, Pair, Request
 from headlight_service.frontends.http.dialects.fields import (
     INSTRUCTION,
     instruction_of,
+    most_returned,
     optional,
     requested_model,
 )
@@ -91,19 +92,20 @@ def decode(exchange: Exchange, body: dict[str, Any]) -> Ranking:
         if type(query) is not str:
             raise InvalidInput("query", Reason.MUST_BE, kind=Phrase.TEXT)
         texts = _texts(body.get("documents"), model)
-        top_n = optional(body, "top_n", int, Phrase.WHOLE_FROM_0)
-        if top_n is not None and top_n < 0:
-            raise InvalidInput("top_n", Reason.MUST_BE_OR_NULL, kind=Phrase.WHOLE_FROM_0)
+        top_n = most_returned(body, "top_n")
         instruction = instruction_of(body, model)
         if body.get("rank_fields") not in (None, [], ["text"]):
             raise InvalidInput("rank_fields", Reason.NOT_APPLIED)
+        spans = optional(body, "relevant_spans", dict, Phrase.OBJECT)  # of Cohere
+        if spans is not None and spans.get("mode") != "disabled":
+            raise InvalidInput("relevant_spans", Reason.NOT_APPLIED)
         pairs: list[Input] = [Pair(query, text) for text in texts]
         request = Request(pairs, SCORES, model.key, truncation="cut_end", prompt_text=instruction)
         return Ranking(
             model,
             request,
             texts,
-            top_n or None,
+            top_n,
             raw=_flag(body, "raw_scores", False) or not _flag(body, "use_activation", True),
             with_documents=_flag(body, "return_documents", False),
             by_place="property" in body,

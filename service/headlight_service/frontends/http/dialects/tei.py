@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from array import array
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from headlight.errors import Code, InvalidInput, Phrase, Reason, renamed
 from headlight.interface.scoring import pair_names
@@ -21,7 +21,7 @@ from headlight_service.core.requests.request import (
     TokenIds,
 )
 from headlight_service.frontends.http.dialects import ranked_documents
-from headlight_service.frontends.http.dialects.fields import optional
+from headlight_service.frontends.http.dialects.fields import most_returned, optional
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Headers, Refusal, refused
@@ -254,13 +254,14 @@ def _rerank_request(exchange: Exchange, body: dict[str, Any]) -> _Answer:
         request = _request(model, [Pair(query, each) for each in texts], SCORES, body)
         raw = _flag(body, "raw_scores")
         with_text = _flag(body, "return_text")
+        top_n = most_returned(body, "top_n")  # not of TEI; LiteLLM sends it
 
     async def respond(exchange: Exchange) -> Response:
         with renamed(pair_names(len(texts), "texts")):
             answer, headers = await _answered(exchange, model, request)
         ranks = [
             {"index": at, **({"text": texts[at]} if with_text else {}), "score": score}
-            for at, score in scored(answer, model, raw=raw).ranks()
+            for at, score in scored(answer, model, raw=raw).ranks()[:top_n]
         ]
         return await exchange.encoded(
             lambda: json_response(ranks, headers=headers), len(exchange.body)
@@ -271,25 +272,40 @@ def _rerank_request(exchange: Exchange, body: dict[str, Any]) -> _Answer:
 
 async def _predict(exchange: Exchange) -> Response:
     _check_task(exchange, "classes", *LABELLING)
-    model, request, raw, several = await exchange.decoded(_predict_request)
+    labelling = await exchange.decoded(_predict_request)
+    model = labelling.model
     labels = model.description.labels
     form = JsonForm(model.limits, labels=labels)
-    answer, headers = await _answered(exchange, model, request, form)
+    answer, headers = await _answered(exchange, model, labelling.request, form)
 
     def encode() -> Response:
         lists = [
-            [{"score": score, "label": label} for label, score in each]
-            for each in scored(answer, model, raw=raw).labels(labels)
+            [{"score": score, "label": label} for label, score in each[: labelling.top_k]]
+            for each in scored(answer, model, raw=labelling.raw).labels(labels)
         ]
-        return json_response(lists if several else lists[0], headers=headers)
+        return json_response(lists if labelling.several else lists[0], headers=headers)
 
     return await exchange.encoded(encode, form.size)
 
 
-def _predict_request(
-    exchange: Exchange, body: dict[str, Any]
-) -> tuple[ServedModel, Request, bool, bool]:
-    """Return the model, the request, whether scores are raw, and whether it is a list of inputs."""
+class _Labelling(NamedTuple):
+    """A decoded request for labels.
+
+    Attributes:
+        raw: whether scores are logits.
+        several: whether the answer has a list for each input, else that of the one input.
+        top_k: the likeliest labels that are returned; None: all.
+    """
+
+    model: ServedModel
+    request: Request
+    raw: bool
+    several: bool
+    top_k: int | None
+
+
+def _predict_request(exchange: Exchange, body: dict[str, Any]) -> _Labelling:
+    """Return the request in TEI's form; with `parameters`, in that of huggingface_hub."""
     model = exchange.door.pipeline.models.get("", *LABELLING)
     with counted(model):
         check_scores(model)
@@ -298,8 +314,24 @@ def _predict_request(
         values = value if isinstance(value, list) and several else [value]
         model.check_items("inputs", len(values))
         inputs = [_texts(f"inputs[{at}]", each) for at, each in enumerate(values)]
-        request = _request(model, inputs, SCORES, body)
-        return model, request, _flag(body, "raw_scores"), several
+        parameters = optional(body, "parameters", dict, Phrase.OBJECT)
+        logits = _applies_nothing(parameters or {}, model)
+        return _Labelling(
+            model,
+            _request(model, inputs, SCORES, body),
+            raw=_flag(body, "raw_scores") or logits,
+            several=several or parameters is not None,
+            top_k=most_returned(parameters or {}, "top_k"),
+        )
+
+
+def _applies_nothing(parameters: dict[str, Any], model: ServedModel) -> bool:
+    """Return whether scores are to be logits; the other function is that of the model's folder."""
+    function = optional(parameters, "function_to_apply", str, Phrase.TEXT)
+    functions = ("none", model.description.activation)
+    if function not in (None, *functions):
+        raise InvalidInput("function_to_apply", Reason.MUST_BE_ONE_OF, names=", ".join(functions))
+    return function == "none"
 
 
 def _texts(field: str, value: Any) -> Input:

@@ -63,8 +63,12 @@ def bundle(factory: pytest.TempPathFactory, name: str) -> Path:
 
 
 def write(folder: Path, config: EncoderConfig) -> Path:
-    """Write a bundle of a model with random weights, checked by the real exporter."""
+    """Write a bundle of a model with random weights, checked by the real exporter.
+
+    The model has the folder's name.
+    """
     from headlight_export.writer.bundle_writer import export_checkpoint
 
-    export_checkpoint(write_checkpoint(folder / "checkpoint", config), folder / "bundle")
+    checkpoint = write_checkpoint(folder / "checkpoint", config)
+    export_checkpoint(checkpoint, folder / "bundle", name=folder.name)
     return folder / "bundle"

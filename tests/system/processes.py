@@ -29,6 +29,13 @@ START_SECONDS = 60
 STOP_SECONDS = 60
 
 
+def _served(model: Path | str | Sequence[Path]) -> list[str]:
+    """Return the words of the command line that name what is served."""
+    if isinstance(model, Path):
+        return ["--bundle", str(model)]
+    return [model] if isinstance(model, str) else [*map(str, model)]
+
+
 class Service:
     """`headlight serve` on loopback, or another module that runs it. Use as a context manager.
 
@@ -41,7 +48,7 @@ class Service:
 
     def __init__(
         self,
-        model: Path | str,
+        model: Path | str | Sequence[Path],
         *options: str,
         grpc_at: str = "127.0.0.1:0",
         module: Sequence[str] = ("headlight", "serve"),
@@ -51,7 +58,7 @@ class Service:
         """Start it and wait until it serves.
 
         Args:
-            model: the bundle that it serves, or a name: MODEL of the command line.
+            model: the bundle that it serves, several, or a name: MODEL of the command line.
             options: of the command line.
             grpc_at: where it listens.
             module: what to run in place of the service.
@@ -66,7 +73,7 @@ class Service:
             "error",
             "-m",
             *module,
-            *((model,) if isinstance(model, str) else ("--bundle", str(model))),
+            *_served(model),
             *ports,
             *options,
         ]

@@ -7,12 +7,14 @@ import re
 import socket
 import subprocess
 import urllib.request
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from headlight import Client
+from tests import scorers
 from tests.system.processes import ROOT, Service
 
 PAGE = ROOT / "docs/clients/curl.md"
@@ -30,10 +32,17 @@ def post(service: Service, path: str, body: Any) -> Any:
         return json.loads(response.read())
 
 
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Models for all requests of the page of curl."""
+    with Service([BUNDLE, scorers.bundle(tmp_path_factory, "reranker")]) as service:
+        yield service
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda text: text[:60])
-def test_the_page_of_curl_runs_as_written(rope: Service, command: str) -> None:
+def test_the_page_of_curl_runs_as_written(several: Service, command: str) -> None:
     done = subprocess.run(
-        ["bash", "-euc", command.replace("127.0.0.1:8000", rope.rest)],
+        ["bash", "-euc", command.replace("127.0.0.1:8000", several.rest)],
         capture_output=True,
         check=True,
         timeout=60,

@@ -116,8 +116,9 @@ def example(page: str, language: str, place: int, service: Service) -> str:
     return code.replace("127.0.0.1:8000", service.rest).replace("127.0.0.1:50051", service.target)
 
 
-def run_example(page: str, service: Service, place: int = 0) -> dict[str, Any]:
-    """Run an example in Python, and return its variables."""
+def run_example(page: str, service: Service, *places: int) -> dict[str, Any]:
+    """Run examples in Python one after the other, else the first one; return their variables."""
     known: dict[str, Any] = {}
-    exec(example(page, "python", place, service), known)
+    for place in places or (0,):
+        exec(example(page, "python", place, service), known)
     return known

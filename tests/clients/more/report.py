@@ -55,8 +55,9 @@ def report(passed: Iterable[str], failed: Iterable[str]) -> str:
         "",
         f"`nox -s clients-more` at commit `{output_of('git', 'describe', '--always', '--dirty')}`, "
         f"with Python {platform.python_version()} and Node {output_of('node', '--version')}. "
-        "The clients ask a real service of `docs-rope` over loopback. Numbers are equal if they "
-        "differ by at most 1e-6. `nox -t clients` tests other clients, and is part of `.ci/run`.",
+        "The clients ask a real service of `docs-rope`, and of a reranker with random weights, "
+        "over loopback. Numbers are equal if they differ by at most 1e-6. `nox -t clients` tests "
+        "other clients, and is part of `.ci/run`.",
         "",
         "| client | version | checked | tests passed |",
         "|---|---|---|---|",

@@ -148,7 +148,7 @@ def test_refused_requests_are_retried_with_the_policy_of_the_page(busy: Service)
     errors = asyncio.run(refused({"url": busy.target}))
     assert errors == refusals(busy) - before > 0
     before = refusals(busy)
-    errors = asyncio.run(refused(run_example("kserve", busy, place=1)["patient"]))
+    errors = asyncio.run(refused(run_example("kserve", busy, 1)["patient"]))
     assert errors < refusals(busy) - before
 
 

@@ -1,16 +1,19 @@
-"""LangChain's class for OpenAI against a real service. Run by `nox -s clients-more`."""
+"""LangChain's classes for OpenAI and Cohere on a real service. Run by `nox -s clients-more`."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import cohere
 import openai
 import pytest
 import tiktoken
+from langchain_cohere import CohereRerank
 from langchain_huggingface import HuggingFaceEndpointEmbeddings
 from langchain_openai import OpenAIEmbeddings
 
 from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work
+from tests.clients.conftest import DOCUMENTS, QUERY, Ranks
 from tests.clients.more.conftest import (
     ENDED,
     MANY,
@@ -25,7 +28,7 @@ from tests.clients.more.conftest import (
 from tests.clients.overload import BUSY
 from tests.system.processes import Service
 
-CLIENTS = ("langchain-openai", "langchain-huggingface")
+CLIENTS = ("langchain-openai", "langchain-huggingface", "langchain-cohere")
 
 
 def embeddings(service: Service, **options: Any) -> OpenAIEmbeddings:
@@ -108,3 +111,14 @@ def test_the_class_for_endpoints_of_hugging_face_refuses_urls(service: Service) 
 def test_the_page_runs_as_written(service: Service, vectors: Vectors) -> None:
     found = run_example("langchain", service)["vectors"]
     assert_equal(found, vectors(["join two paths", "parse a date"]))
+
+
+def test_documents_are_ranked_as_written(several: Service, ranks: Ranks) -> None:
+    known = run_example("langchain", several, 1)
+    best = [(DOCUMENTS.index(each.page_content), each.metadata) for each in known["best"]]
+    assert [(at, metadata["relevance_score"]) for at, metadata in best] == ranks[:2]
+    reranker: CohereRerank = known["reranker"]
+    found = reranker.rerank(DOCUMENTS, QUERY, top_n=None)
+    assert [(each["index"], each["relevance_score"]) for each in found] == ranks
+    with pytest.raises(cohere.NotFoundError, match="model: not served here"):
+        reranker.rerank(DOCUMENTS, QUERY, model="rerank-v3.5")

@@ -1,4 +1,4 @@
-"""LiteLLM's provider openai against a real service. Run by `nox -s clients-more`."""
+"""LiteLLM's providers against a real service. Run by `nox -s clients-more`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import litellm
 import pytest
 
 from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work
+from tests.clients.conftest import DOCUMENTS, QUERY, Ranks
 from tests.clients.more.conftest import (
     ENDED,
     MANY,
@@ -99,3 +100,23 @@ def test_refused_requests_are_retried(busy: Service) -> None:
 def test_the_page_runs_as_written(service: Service, vectors: Vectors) -> None:
     found = rows(run_example("litellm", service)["answer"])
     assert_equal(found, vectors(["join two paths", "parse a date"]))
+
+
+@pytest.mark.parametrize("provider", ["cohere", "hosted_vllm", "jina_ai", "huggingface"])
+async def test_documents_are_ranked(several: Service, ranks: Ranks, provider: str) -> None:
+    request: dict[str, Any] = {"query": QUERY, "documents": DOCUMENTS, "top_n": 2}
+    request |= {"api_base": f"http://{several.rest}", "api_key": "any", "return_documents": True}
+    for answer in (
+        litellm.rerank(f"{provider}/reranker", **request),
+        await litellm.arerank(f"{provider}/reranker", **request),
+    ):
+        assert [(each["index"], each["relevance_score"]) for each in answer.results] == ranks[:2]
+        for each in answer.results:
+            assert each["document"] == {"text": DOCUMENTS[each["index"]]}
+    with pytest.raises(litellm.BadRequestError, match="is empty"):
+        litellm.rerank(f"{provider}/reranker", **request | {"query": ""})
+
+
+def test_documents_are_ranked_as_written(several: Service, ranks: Ranks) -> None:
+    results = run_example("litellm", several, 1)["ranked"].results
+    assert [(each["index"], each["relevance_score"]) for each in results] == ranks[:2]

@@ -81,5 +81,5 @@ def test_a_token(tmp_path: Path) -> None:
 
 
 def test_the_page_runs_as_written(service: Service, vectors: Vectors) -> None:
-    found = run_example("llamaindex", service, place=1)["vector"]
+    found = run_example("llamaindex", service, 1)["vector"]
     assert_equal(found, vectors(["join two paths"])[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+import json
 import queue
 import re
 import subprocess
@@ -20,6 +21,7 @@ from tritonclient.utils import InferenceServerException
 
 from headlight import Client
 from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work, is_at_work, until
+from tests.clients.conftest import Ranks
 from tests.clients.overload import BUSY, QUEUE, refusals, twelve_at_once
 from tests.system.processes import ROOT, Service
 
@@ -55,11 +57,12 @@ def test_the_versions_are_those_of_the_requirements() -> None:
             assert importlib.metadata.version(name) == version
 
 
-def test_the_page_runs_as_written(service: Service) -> None:
+def test_the_page_runs_as_written(several: Service, ranks: Ranks) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 6
-    program = "\n".join(blocks).replace("127.0.0.1:50051", service.target)
+    assert len(blocks) == 7
+    program = "\n".join(blocks).replace("127.0.0.1:50051", several.target)
     shapes = "\nprint([vectors.shape, maps.shape, first.shape, last.shape])\nclient.close()\n"
+    shapes += "print([[place, scores[place].item()] for place in map(documents.index, best)])\n"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program + shapes],
         capture_output=True,
@@ -68,6 +71,7 @@ def test_the_page_runs_as_written(service: Service) -> None:
         check=True,
     )
     assert done.stdout.startswith("[(2, 256), (2, 1, 2, ")
+    assert json.loads(done.stdout.splitlines()[-1]) == [[at, score] for at, score in ranks]
 
 
 def test_service_and_client_live_in_one_process() -> None:

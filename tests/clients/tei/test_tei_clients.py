@@ -18,6 +18,7 @@ from huggingface_hub.errors import HfHubHTTPError, InferenceTimeoutError
 
 from headlight import Client
 from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work
+from tests.clients.conftest import DOCUMENTS, QUERY, Ranks
 from tests.clients.overload import BUSY, QUEUE, refusals, twelve_at_once
 from tests.clients.tei.conftest import BUNDLE, MANY, TEXTS
 from tests.system.processes import ROOT, Service
@@ -41,19 +42,20 @@ def test_the_versions_are_those_of_the_requirements() -> None:
 
 
 @pytest.mark.parametrize("page", ["huggingface-hub", "haystack"])
-def test_the_page_runs_as_written(service: Service, page: str) -> None:
+def test_the_page_runs_as_written(several: Service, ranks: Ranks, page: str) -> None:
     text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
     program = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
-    program = program.replace("127.0.0.1:50051", service.target)
-    program = program.replace("http://127.0.0.1:8000", f"http://{service.rest}")
+    program = program.replace("127.0.0.1:50051", several.target)
+    program = program.replace("http://127.0.0.1:8000", f"http://{several.rest}")
     shown = {
-        "huggingface-hub": "print(vectors.shape, short.shape, len(likeness))",
+        "huggingface-hub": "print(vectors.shape, short.shape, len(likeness), len(labels))",
         "haystack": (
             "import numpy\n"
             "rows = [[len(each.embedding) for each in rows] for rows in (embedded, streamed)]\n"
             "numpy.testing.assert_allclose(\n"
             "    [e.embedding for e in embedded], [e.embedding for e in streamed], atol=1e-6)\n"
-            "print(rows, len(vector))\nstreaming.close()"
+            "print(rows, len(vector), [texts.index(each.content) for each in ranked])\n"
+            "streaming.close()"
         ),
     }
     done = subprocess.run(
@@ -65,7 +67,11 @@ def test_the_page_runs_as_written(service: Service, page: str) -> None:
         env={"HAYSTACK_TELEMETRY_ENABLED": "False", "PATH": "/usr/bin"},
     )
     assert done.returncode == 0, done.stderr
-    results = {"huggingface-hub": "(2, 256) (1, 128) 2", "haystack": "[[256, 256], [256, 256]] 256"}
+    best = [at for at, _ in ranks[:2]]
+    results = {
+        "huggingface-hub": "(2, 256) (1, 128) 2 2",
+        "haystack": f"[[256, 256], [256, 256]] 256 {best}",
+    }
     assert done.stdout.splitlines()[-1] == results[page]
 
 
@@ -150,6 +156,34 @@ async def test_a_cancelled_task_of_haystack_ends_the_work(service: Service) -> N
     found = await embedder.run_async([Document(content="a")])
     assert len(found["documents"][0].embedding) == 256
     await embedder.close_async()
+
+
+@pytest.mark.parametrize("grpc", [False, True], ids=["http", "grpc"])
+def test_haystack_ranks_documents(several: Service, ranks: Ranks, grpc: bool) -> None:
+    from haystack import Document  # takes seconds to import
+    from haystack_integrations.components.rankers.huggingface_api import HuggingFaceTEIRanker
+
+    url = several.target if grpc else f"http://{several.rest}"
+    ranker = HuggingFaceTEIRanker(url=url, use_grpc=grpc)
+    documents = [Document(content=each) for each in DOCUMENTS]
+    found = ranker.run(QUERY, documents)["documents"]
+    assert [(DOCUMENTS.index(each.content), each.score) for each in found] == ranks
+    with pytest.raises(Exception, match="query: is empty"):
+        ranker.run("", documents)
+    ranker.close()
+
+
+def test_the_hub_client_classifies(several: Service) -> None:
+    with Client(several.target, model="classifier") as own:
+        [expected] = own.classify(["parse a date"])
+    hub = InferenceClient(f"http://{several.rest}/predict", token="any")
+    labels = hub.text_classification("parse a date")
+    scores = [(each.label, pytest.approx(each.score, abs=1e-6)) for each in labels]
+    assert [(each.label, each.score) for each in expected] == scores
+    [raw] = hub.text_classification("parse a date", function_to_apply="none", top_k=1)
+    assert raw.score == pytest.approx(expected[0].logit, abs=1e-5)
+    with pytest.raises(HfHubHTTPError, match="422"):
+        hub.text_classification("parse a date", function_to_apply="sigmoid")
 
 
 def test_the_hub_client_with_a_token(tmp_path: Path) -> None:

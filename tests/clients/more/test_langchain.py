@@ -118,7 +118,7 @@ def test_documents_are_ranked_as_written(several: Service, ranks: Ranks) -> None
     best = [(DOCUMENTS.index(each.page_content), each.metadata) for each in known["best"]]
     assert [(at, metadata["relevance_score"]) for at, metadata in best] == ranks[:2]
     reranker: CohereRerank = known["reranker"]
-    found = reranker.rerank(DOCUMENTS, QUERY, top_n=None)
-    assert [(each["index"], each["relevance_score"]) for each in found] == ranks
+    ranked = reranker.rerank(DOCUMENTS, QUERY, top_n=None)
+    assert [(each["index"], each["relevance_score"]) for each in ranked] == ranks
     with pytest.raises(cohere.NotFoundError, match="model: not served here"):
         reranker.rerank(DOCUMENTS, QUERY, model="rerank-v3.5")

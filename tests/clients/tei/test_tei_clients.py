@@ -166,16 +166,16 @@ def test_haystack_ranks_documents(several: Service, ranks: Ranks, grpc: bool) ->
     url = several.target if grpc else f"http://{several.rest}"
     ranker = HuggingFaceTEIRanker(url=url, use_grpc=grpc)
     documents = [Document(content=each) for each in DOCUMENTS]
-    found = ranker.run(QUERY, documents)["documents"]
-    assert [(DOCUMENTS.index(each.content), each.score) for each in found] == ranks
+    ranked = ranker.run(QUERY, documents)["documents"]
+    assert [(DOCUMENTS.index(each.content), each.score) for each in ranked] == ranks
     with pytest.raises(Exception, match="query: is empty"):
         ranker.run("", documents)
     ranker.close()
 
 
 def test_the_hub_client_classifies(several: Service) -> None:
-    with Client(several.target, model="classifier") as own:
-        [expected] = own.classify(["parse a date"])
+    with Client(several.target, model="classifier") as client:
+        [expected] = client.classify(["parse a date"])
     hub = InferenceClient(f"http://{several.rest}/predict", token="any")
     labels = hub.text_classification("parse a date")
     scores = [(each.label, pytest.approx(each.score, abs=1e-6)) for each in labels]

@@ -327,7 +327,7 @@ def _predict_request(exchange: Exchange, body: dict[str, Any]) -> _Labelling:
 
 def _applies_nothing(parameters: dict[str, Any], model: ServedModel) -> bool:
     """Return whether scores are to be logits; the other function is that of the model's folder."""
-    function = optional(parameters, "function_to_apply", str, Phrase.TEXT)
+    function: str | None = optional(parameters, "function_to_apply", str, Phrase.TEXT)
     functions = ("none", model.description.activation)
     if function not in (None, *functions):
         raise InvalidInput("function_to_apply", Reason.MUST_BE_ONE_OF, names=", ".join(functions))

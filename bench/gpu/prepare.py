@@ -89,7 +89,8 @@ def _origin(name: str):  # type: ignore[no-untyped-def]  # of a package that is 
 
 
 def _write_unproven(out: Path, name: str) -> None:
-    from headlight_export.parity.reference import BASE_TOLERANCE, Reference  # noqa: PLC0415
+    from headlight.outputs.registry import FLOORS  # noqa: PLC0415
+    from headlight_export.parity.reference import Reference  # noqa: PLC0415
     from headlight_export.precision.graph_files import write_precision  # noqa: PLC0415
     from headlight_export.progress import silent  # noqa: PLC0415
     from headlight_export.writer.draft import put_in_place, save  # noqa: PLC0415
@@ -100,7 +101,7 @@ def _write_unproven(out: Path, name: str) -> None:
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{name}-") as folder:
         draft = Path(folder) / "bundle"
         draft.mkdir()
-        floors = dict.fromkeys(BASE_TOLERANCE, 0.0)
+        floors = dict.fromkeys(FLOORS, 0.0)
         manifest = write_parts(draft, origin, Reference(origin.encoder), floors, silent)
         exact = [g for g in manifest.graphs if g.precision == "fp32" and g.role != "head"]
         more = [

@@ -54,6 +54,7 @@ class AttentionMap(Output):
     layered = True
     selects = True
     tolerance = "attention"
+    floor = 1e-5
     forms = tuple(FORMS)
 
     def checked(self, spec: AttentionSpec, inputs: int) -> AttentionSpec:

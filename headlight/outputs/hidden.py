@@ -59,6 +59,7 @@ class HiddenStates(Output):
     chosen = "hidden_tokens"
     role: Role = "attend"
     tolerance = "hidden"
+    floor = 2e-5
     layered = True
     by_row = True
 

@@ -96,6 +96,7 @@ class Output:
         selects: whether its graph has selectors, which are fed even if it is not requested.
         behind_pooling: whether it needs the layers behind pooling, if the model has some.
         tolerance: output whose tolerance applies to it; empty: none is measured.
+        floor: the least tolerance in fp32, of an output that is measured by itself.
         plain: choice of a request that only names it; None: that is no request.
         by_row: whether a distance is divided by the size of its row: rounding grows with it.
         by_number: whether it is divided by the size of each number, if that is above 1.
@@ -112,6 +113,7 @@ class Output:
     selects = False
     behind_pooling = False
     tolerance = ""
+    floor = 0.0
     plain: Any = None
     by_row = False
     by_number = False
@@ -141,6 +143,10 @@ class Output:
             InvalidInput: naming the field and the remedy.
         """
         raise NotImplementedError
+
+    def given_by(self, architecture: Architecture) -> bool:
+        """Return whether the graphs of a model of this shape have it."""
+        return True
 
     def whole(self, architecture: Architecture) -> Any:
         """Return the choice of everything, for measurements and warm-up; None: there is none."""

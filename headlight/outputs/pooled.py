@@ -34,6 +34,7 @@ class PooledVectors(Output):
     name = "pooled"
     stacked = True
     tolerance = "pooled"
+    floor = 1e-5
     plain = AS_THEY_ARE
 
     def checked(self, spec: PooledSpec, inputs: int) -> PooledSpec:

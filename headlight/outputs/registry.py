@@ -26,8 +26,11 @@ OUTPUTS: dict[str, Output] = {
         LabelScores(),
     )
 }
-# Outputs with answers and a tolerance of their own; the distance of others follows from these.
-MEASURED = tuple(name for name, output in OUTPUTS.items() if output.tolerance == name)
+# The least tolerance of each output with answers of its own; the distance of others follows.
+FLOORS = {name: output.floor for name, output in OUTPUTS.items() if output.floor}
+MEASURED = tuple(FLOORS)
+# Outputs of the graphs with a row of numbers for each input, or for each of its tokens.
+ROWS = ("pooled", *dict.fromkeys(name for output in OUTPUTS.values() for name in output.reads))
 # The graph that each output of a bundle needs. The description of tokens has no module: it has no
 # numbers.
 ROLES: dict[str, Role] = {

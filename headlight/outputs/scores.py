@@ -34,14 +34,16 @@ class LabelScores(Output):
     axes = ("label",)
     reads = (LOGITS,)
     tolerance = "scores"
+    floor = 1e-5
     by_number = True
 
     def choose(self, spec: Any, model: ModelDescription, forms: AvailableForms) -> LabelChoice:
         return LabelChoice(len(model.labels), model.token_labels)
 
-    def whole(self, architecture: Architecture) -> LabelChoice | None:
-        if not architecture.labels:
-            return None
+    def given_by(self, architecture: Architecture) -> bool:
+        return architecture.labels > 0
+
+    def whole(self, architecture: Architecture) -> LabelChoice:
         return LabelChoice(architecture.labels, architecture.token_labels)
 
     def one_size(self, choice: LabelChoice) -> bool:
@@ -63,8 +65,6 @@ class LabelScores(Output):
         return bool(np.isfinite(result["scores"]).all())
 
     def graph_shapes(self, architecture: Architecture) -> dict[str, tuple[int, ...]]:
-        if not architecture.labels:
-            return {}
         tokens = (0,) if architecture.token_labels else ()
         return {LOGITS: (0, *tokens, architecture.labels)}
 

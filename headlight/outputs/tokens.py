@@ -29,6 +29,7 @@ class TokenRows(Output):
     chosen = "kept_tokens"
     reads = ("tokens",)
     tolerance = "tokens"
+    floor = 2e-5
     plain = ALL_ROWS
     by_row = True
 

@@ -49,7 +49,11 @@ class Selection(dict[str, Any]):
 
 def everything(architecture: Architecture, role: Role = "attend") -> Selection:
     """Return the selection of all outputs of a graph, unreduced."""
-    outputs = [output for output in OUTPUTS.values() if output.role in ("embed", role)]
+    outputs = [
+        output
+        for output in OUTPUTS.values()
+        if output.role in ("embed", role) and output.given_by(architecture)
+    ]
     return Selection(**{output.name: output.whole(architecture) for output in outputs})
 
 

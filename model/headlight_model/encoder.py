@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -31,8 +32,12 @@ class EncoderOutput:
     # L of [B, H, S, S], rows are queries; empty if the fused kernel was used.
     attention: tuple[Tensor, ...]
     scores: tuple[Tensor, ...]  # the same before the softmax; MASKED_SCORE at invisible keys
-    # Of n labels: [B, n], or [B, S, n] of each token; None: the model has no head for scores.
-    logits: Tensor | None = None
+    # What each head gives, by its name in `Encoder.heads`.
+    heads: dict[str, Tensor] = dataclasses.field(default_factory=dict)
+
+
+# From token vectors [B, S, D], and bool [B, S], those that pooling counts.
+Head = Callable[[Tensor, Tensor], Tensor]
 
 
 class View(NamedTuple):
@@ -139,7 +144,7 @@ class Encoder(nn.Module):
             tuple(hidden),
             tuple(attention),
             tuple(scores),
-            self.logits(tokens, counted),
+            {name: head(tokens, counted) for name, head in self.heads.items()},
         )
 
     def views(self, keep: Tensor, positions: Tensor) -> tuple[View, View]:
@@ -191,14 +196,18 @@ class Encoder(nn.Module):
             pooled = dense(pooled)
         return unit_length(pooled) if self.config.normalize else pooled
 
-    def logits(self, tokens: Tensor, counted: Tensor) -> Tensor | None:
-        """Return logits, if the model has a head for scores; see `EncoderOutput.logits`.
+    @property
+    def heads(self) -> dict[str, Head]:
+        """The heads that the model has, by the name of what they give."""
+        return {} if self.config.score_head is None else {"logits": self.logits}
 
-        From [B, S, D], bool [B, S].
+    def logits(self, tokens: Tensor, counted: Tensor) -> Tensor:
+        """Return logits of n labels: [B, n], or [B, S, n] of each token.
+
+        From [B, S, D], bool [B, S]; of a model with a head for scores.
         """
         head = self.config.score_head
-        if head is None:
-            return None
+        assert head is not None
         x = tokens if head.each_token else POOLING[self.config.pooling](tokens, counted)
         for dense in self.score_head:
             x = dense(x)

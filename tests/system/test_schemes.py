@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headlight import Client, InvalidInput
+from headlight.outputs.registry import FLOORS
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime.parity.golden_inputs import distance
 from headlight.runtime.values import Floats, Ids
-from headlight_export.parity.reference import BASE_TOLERANCE, random_ids, random_segments
+from headlight_export.parity.reference import random_ids, random_segments
 from headlight_model.encoder import Encoder, EncoderOutput
 from tests.system.conftest import Small
 
@@ -99,7 +100,7 @@ def test_every_output_matches_pytorch(small: Small) -> None:
                 "hidden": torch.cat(expected.hidden),
             }
             for name, value in reference.items():
-                assert distance(name, got[name], value.numpy()) <= BASE_TOLERANCE[name], (
+                assert distance(name, got[name], value.numpy()) <= FLOORS[name], (
                     name,
                     length,
                 )
@@ -174,7 +175,7 @@ def test_any_request_for_any_texts_matches_pytorch(small: Small, data: st.DataOb
         assert answer.keys() == asked
         for name, value in answer.items():
             assert value.shape == tuple(expected[name].shape), name
-            assert distance(name, value, expected[name].numpy()) <= BASE_TOLERANCE[name], name
+            assert distance(name, value, expected[name].numpy()) <= FLOORS[name], name
 
 
 def test_texts_beyond_the_longest_are_refused(small: Small) -> None:

@@ -13,21 +13,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from headlight.outputs.registry import MEASURED, OUTPUTS
+from headlight.outputs.registry import FLOORS, MEASURED, OUTPUTS
 from headlight.runtime.parity.golden_inputs import distance
 from headlight.runtime.values import Floats, Ids
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 
-# fp32 floors. Attention and pooled: absolute. Tokens and hidden: over max(1, RMS of the row).
-# Scores: over max(1, |logit|).
-BASE_TOLERANCE = {
-    "pooled": 1e-5,
-    "tokens": 2e-5,
-    "attention": 1e-5,
-    "hidden": 2e-5,
-    "scores": 1e-5,
-}
 MOST_WEIGHTS = 20_000_000  # attention weights of one text, in all layers
 LONGEST = 2048  # tokens
 # Limit of PyTorch's own fp32 error, over a row's RMS: 1e-5 is already large. An overflow, even
@@ -113,9 +104,8 @@ class Reference:
             masks: the ignored tokens.
 
         Returns:
-            float32 pooled [D] and tokens [n, D]; logits as "scores", [labels] or [n, labels], if
-            the model has a head for them; with weights also attention [L, H, n, n] and hidden
-            [L+1, n, D].
+            float32 pooled [D] and tokens [n, D], and what the model's heads give, by output; with
+            weights also attention [L, H, n, n] and hidden [L+1, n, D].
         """
         return _run(self.encoder, ids, segments, head_mask, weights=weights, masks=masks)
 
@@ -194,7 +184,7 @@ def _worst(pairs: Iterable[tuple[Mapping[str, Floats], Mapping[str, Floats]]]) -
 
 def tolerances(own_error: Mapping[str, float]) -> dict[str, float]:
     """Return the fp32 tolerance of each output, given PyTorch's own error."""
-    return {name: max(base, SLACK * own_error[name]) for name, base in BASE_TOLERANCE.items()}
+    return {name: max(base, SLACK * own_error[name]) for name, base in FLOORS.items()}
 
 
 def _run(
@@ -218,8 +208,12 @@ def _run(
             tokens, seen, segments=types, head_mask=heads, pool_mask=pooled, fused=not weights
         )
     result = {"pooled": _array(out.pooled[0]), "tokens": _array(out.tokens[0])}
-    if out.logits is not None:
-        result["scores"] = _array(out.logits[0])
+    result |= {
+        name: _array(out.heads[read][0])
+        for name, output in OUTPUTS.items()
+        for read in output.reads
+        if read in out.heads
+    }
     if weights:
         result["attention"] = _array(torch.cat(out.attention))  # L of [1, H, n, n] -> [L, H, n, n]
         result["hidden"] = _array(torch.cat(out.hidden))  # L+1 of [1, n, D] -> [L+1, n, D]

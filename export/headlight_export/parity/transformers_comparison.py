@@ -245,9 +245,9 @@ def _distances(
     for at, n in enumerate(lengths):
         for output, mine, other in rows:
             yield output, distance(output, mine[at, :n].numpy(), other[at, :n].numpy())
-        if scores is not None and ours.logits is not None:
-            kept = (at, slice(n)) if scores.ndim > 2 else at
-            yield "scores", distance("scores", ours.logits[kept].numpy(), scores[kept].numpy())
+        if scores is not None:
+            logits, kept = ours.heads["logits"], (at, slice(n)) if scores.ndim > 2 else at
+            yield "scores", distance("scores", logits[kept].numpy(), scores[kept].numpy())
         for mine, other in zip(ours.attention, theirs.attentions, strict=True):
             yield (
                 "attention",

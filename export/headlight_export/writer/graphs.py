@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from headlight.outputs.scores import LOGITS
 from headlight_export.writer.selector_nodes import add_selectors
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder, EncoderOutput
@@ -34,8 +33,7 @@ OPSET = 20  # the first with Gelu as one operator
 class Embed(nn.Module):
     """Graph of ids, mask and, if the model has them, segments and pool_mask.
 
-    It returns pooled (before normalisation) and tokens, and logits if the model has a head for
-    scores.
+    It returns pooled (before normalisation), tokens, and what the model's heads give.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -52,8 +50,7 @@ class Embed(nn.Module):
             "mask",
             *(name for name, there in optional.items() if there),
         )
-        logits = () if encoder.config.score_head is None else (LOGITS,)
-        self.outputs: tuple[str, ...] = ("pooled", "tokens", *logits)
+        self.outputs: tuple[str, ...] = ("pooled", "tokens", *encoder.heads)
         self.maps: tuple[str, ...] = ()  # further outputs, which selectors replace
 
     def forward(
@@ -103,7 +100,7 @@ class Attend(Embed):
 
 
 def _vectors(out: EncoderOutput) -> tuple[Tensor, ...]:
-    return (out.pooled, out.tokens, *(() if out.logits is None else (out.logits,)))
+    return (out.pooled, out.tokens, *out.heads.values())
 
 
 def trace(encoder: Encoder) -> onnx.ModelProto:

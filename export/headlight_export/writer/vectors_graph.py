@@ -9,11 +9,10 @@ from collections.abc import Iterable
 
 import onnx
 
-from headlight.outputs.scores import LOGITS
+from headlight.outputs.registry import ROWS
 
 HEAD_MASK = "head_mask"
 INPUTS = ("ids", "mask", "segments", "pool_mask")
-OUTPUTS = ("pooled", "tokens", LOGITS)  # those that there are
 
 
 def vectors_alone(attend: onnx.ModelProto) -> onnx.ModelProto:
@@ -25,7 +24,7 @@ def vectors_alone(attend: onnx.ModelProto) -> onnx.ModelProto:
     model = onnx.ModelProto()
     model.CopyFrom(attend)
     graph = model.graph
-    _keep(graph.output, OUTPUTS)
+    _keep(graph.output, ROWS)
     _keep(graph.input, INPUTS)
     nodes = _needed(_without_head_mask(graph.node), [value.name for value in graph.output])
     used = {name for node in nodes for name in node.input}

@@ -209,7 +209,7 @@ class Manifest:
             if top.values.get("dense_layers") is None
             else top.count("dense_layers", MOST_LAYERS, least=0)
         )
-        given = _outputs_of({graph.role for graph in graphs}, dense_layers, architecture.labels)
+        given = _outputs_of({graph.role for graph in graphs}, dense_layers, architecture)
         if version == PREVIOUS_VERSION:
             task, labels, outputs = "embed", tuple[str, ...](), given
         else:
@@ -302,15 +302,21 @@ def _labels(top: Fields, architecture: Architecture) -> tuple[str, ...]:
     return labels
 
 
-def _outputs_of(roles: Collection[str], dense_layers: int | None, labels: int) -> tuple[str, ...]:
+def _outputs_of(
+    roles: Collection[str], dense_layers: int | None, architecture: Architecture
+) -> tuple[str, ...]:
     """Return the outputs that graphs of these roles give."""
     dense = dense_layers == 0 or "head" in roles
     return tuple(
         name
         for name, role in ROLES.items()
         if role in roles
-        and (labels or name != "scores")
-        and (dense or name not in OUTPUTS or not OUTPUTS[name].behind_pooling)
+        and (
+            name not in OUTPUTS
+            or (
+                OUTPUTS[name].given_by(architecture) and (dense or not OUTPUTS[name].behind_pooling)
+            )
+        )
     )
 
 

@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headlight.outputs.scores import LOGITS
+from headlight.outputs.registry import ROWS
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.values import Arrays, Ids, Marks
 
 BATCH_TOKENS = 512  # padded tokens in one batch of one thread; `make tune` finds the best value
-OF_ROWS = ("tokens", LOGITS)  # outputs of the graphs, beside pooled vectors, that are checked
 BATCH_SQUARES = 1 << 20  # batch x length^2 in one batch, if attention is requested
 
 
@@ -75,11 +74,11 @@ def plan(lengths: Sequence[int], *, squared: bool, tokens: int = BATCH_TOKENS) -
 
 
 def all_finite(outputs: Arrays) -> bool:
-    """Return whether a batch's vectors and logits are finite, padding included.
+    """Return whether the rows of a batch are finite, padding included.
 
     Any non-finite number of a batch shows in them.
     """
-    checked = (outputs[name] for name in ("pooled", *OF_ROWS) if name in outputs)
+    checked = (outputs[name] for name in ROWS if name in outputs)
     return all(bool(np.isfinite(numbers).all()) for numbers in checked)
 
 
@@ -89,19 +88,21 @@ def reads(selection: Selection, name: str) -> bool:
 
 
 def finite_rows(items: Sequence[EncodeItem], outputs: Arrays) -> Marks:
-    """Return the items whose vectors are finite: bool [B].
+    """Return the items whose rows are finite: bool [B].
 
-    An item's padding, and outputs that only other items requested, do not count.
+    An item's padding, and outputs that only other items requested, do not count. Pooled vectors
+    always do: all that an item has shows in them.
     """
-    good = np.asarray(np.isfinite(outputs["pooled"]).all(axis=1))
-    for name in OF_ROWS:
+    good = np.ones(len(items), np.bool_)
+    for name in ROWS:
         if name not in outputs:
             continue
         finite = np.isfinite(outputs[name]).all(axis=-1)
         if finite.ndim > 1:
             lengths = np.array([len(item.ids) for item in items])
             finite = (finite | (np.arange(finite.shape[1]) >= lengths[:, None])).all(axis=1)
-        good = good & (finite | np.array([not reads(item.selection, name) for item in items]))
+        unread = [name != "pooled" and not reads(item.selection, name) for item in items]
+        good &= finite | np.array(unread)
     return good
 
 

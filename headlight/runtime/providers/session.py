@@ -95,6 +95,6 @@ def _shapes(role: str, architecture: Architecture) -> dict[str, tuple[int, ...]]
         return {"pooled": (0, architecture.pooled_dim)}
     shapes = dict[str, tuple[int, ...]]()
     for output in OUTPUTS.values():
-        if output.role in ("embed", role):
+        if output.role in ("embed", role) and output.given_by(architecture):
             shapes |= output.graph_shapes(architecture)
     return shapes

@@ -123,7 +123,7 @@ def scores(
         second = torch.tensor([begin for _, begin in chosen])[:, None]
         types = (torch.arange(ids.shape[1]) >= second) & mask
         with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
-            logits = encoder(ids, mask, segments=types.long()).logits
+            logits = encoder(ids, mask, segments=types.long()).heads["logits"]
         parts.append(logits.float()[:, 0])
         tokens += ids.numel()
     return torch.cat(parts)[torch.tensor(order).argsort()], tokens

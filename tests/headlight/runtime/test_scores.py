@@ -49,7 +49,7 @@ def test_a_reranker_gives_the_logits_of_pytorch(ranking: Runtime, reranker: Path
             out = encoder(
                 torch.from_numpy(ids.ids)[None], segments=torch.from_numpy(ids.segments)[None]
             )
-        expected = float(out.logits[0, 0])
+        expected = float(out.heads["logits"][0, 0])
         assert abs(each.logit - expected) <= 1e-5 * max(1, abs(expected))
         assert each.score == pytest.approx(1 / (1 + np.exp(-expected)), abs=1e-6)
         assert each.cut_tokens == ids.original_length - len(ids.ids)

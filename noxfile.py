@@ -451,6 +451,16 @@ def bulk_bench(session: nox.Session) -> None:
     project(session, "-m", "bench.bulk", *session.posargs)
 
 
+@nox.session(
+    name="rerank-bench",
+    venv_backend="none",
+    requires=["serving-model", *(f"peer-{each}" for each in ("onnx", "openvino", "infinity"))],
+)
+def rerank_bench(session: nox.Session) -> None:
+    """Measure reranking beside its peers; writes bench/results/rerank.md."""
+    project(session, "-m", "bench.rerank", *session.posargs)
+
+
 @alone("evaluate-evidence")
 def evaluate_evidence(session: nox.Session) -> None:
     """Measure what evidence and span vectors find and cost; writes bench/results/evidence.md.

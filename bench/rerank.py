@@ -40,7 +40,7 @@ from bench.frame.processes import (
 )
 from bench.frame.report import command, number, parser, publish, table
 from bench.frame.rounds import ratios, turns
-from headlight.client import HeadlightClient
+from headlight import Client
 from headlight.comparison import EvidenceSpec
 from headlight.runtime import Bundle, Tokenizer
 from headlight_export.precision.sample_texts import docstrings
@@ -92,7 +92,7 @@ def headlight(
     flags = ("--provider", provider, *ANY_PORTS)
     service = Service(serve(bundle, *flags), work / f"headlight-{provider}.log")
     stack.callback(service.close)
-    client = stack.enter_context(HeadlightClient(service.address()))
+    client = stack.enter_context(Client(service.address()))
 
     def scores() -> list[float]:
         ranked = client.rerank(QUERY, texts, truncate="end")

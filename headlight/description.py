@@ -97,7 +97,7 @@ class ModelDescription:
         normalized: whether pooled vectors have unit length.
         accepts: kinds of input: "text", "pair", "ids".
         outputs: available outputs: "pooled", "tokens", "attention", "hidden", "token_info",
-            "spans" or "scores".
+            "spans", "scores" or "sparse".
         limits: limits of the server.
         variants: (provider, precision) pairs that the bundle could run on.
         parity: measured distance from PyTorch.
@@ -118,6 +118,7 @@ class ModelDescription:
         token_labels: whether each token has scores, and not the text.
         activation: from logits to scores: "identity", "sigmoid" or "softmax"; empty: the model
             gives no scores.
+        terms: terms of the vocabulary that sparse vectors weight; 0: the model gives none.
         names: all names by which the service knows it; empty: of a runtime without a service, and
             of a service of an earlier release.
     """
@@ -156,6 +157,7 @@ class ModelDescription:
     labels: tuple[str, ...] = ()
     token_labels: bool = False
     activation: str = ""
+    terms: int = 0
     names: tuple[str, ...] = ()
 
     @property

@@ -80,6 +80,8 @@ Reason = enum.Enum(
         "LONG_PROMPT": "has {count} characters; at most {most} are taken",
         # Vectors
         "DIMENSIONS": "is {value}; this model's vectors have 1 .. {width}",
+        "TERMS": "is {value}; this model's vocabulary has 1 .. {most} terms",
+        "MIN_WEIGHT": "must be a number of at least 0, and finite",
         "NOT_A_MULTIPLE": "is {width}; {dtype} packs 8 into a byte, ask for a multiple of 8",
         "INT8_CALIBRATED": "int8 was calibrated on vectors {form}; {LEAVE_NORMALIZE}",
         "INT8_RANGES": (

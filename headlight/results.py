@@ -371,6 +371,26 @@ class Scores:
         return f"<Scores {self.model.name}: {shape} of {', '.join(self.labels[:SHOWN_PIECES])}>"
 
 
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
+class SparseVector:
+    """The terms that one input has weight in.
+
+    Attributes:
+        indices: uint32 [m], terms of the vocabulary, ascending.
+        values: float32 [m], their weights, above 0.
+        size: terms of the vocabulary.
+        model: the weights.
+    """
+
+    indices: NDArray[np.uint32]
+    values: Floats
+    size: int
+    model: ModelRef
+
+    def __repr__(self) -> str:
+        return f"<SparseVector {self.model.name}: {len(self.indices)} of {self.size} terms>"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class RankedDocument:
     """A document of a reranking.

@@ -130,6 +130,19 @@ class TokensSpec:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SparseSpec:
+    """Form of sparse vectors.
+
+    Attributes:
+        top_k: terms of a vector, the largest weights; None: 1024.
+        min_weight: leave out terms of less weight.
+    """
+
+    top_k: int | None = None
+    min_weight: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionSpec:
     """Selection and form of attention.
 

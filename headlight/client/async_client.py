@@ -79,6 +79,7 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
     rerank = awaited(Encoder.rerank)
     classify = awaited(Encoder.classify)
     scores = awaited(Encoder.scores)
+    encode_sparse = awaited(Encoder.encode_sparse)
     compare = awaited(Encoder.compare)
     occlusion = awaited(Encoder.occlusion)
     hidden = awaited(Encoder.hidden)

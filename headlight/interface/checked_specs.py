@@ -27,6 +27,7 @@ from headlight.spec import (
     RowType,
     Run,
     Span,
+    SparseSpec,
     TokenChoice,
     TokensSpec,
     Unit,
@@ -105,6 +106,15 @@ def checked_tokens(spec: TokensSpec) -> TokensSpec:
     for name in ("skip_special", "skip_prompt", "normalize"):
         _flag(f"{field}.{name}", getattr(spec, name))
     return spec
+
+
+def checked_sparse(spec: SparseSpec) -> SparseSpec:
+    """Return a spec of sparse vectors. Raises InvalidInput as `checked_pooled`."""
+    field = "outputs.sparse"
+    top_k = optional(f"{field}.top_k", spec.top_k, UINT32, Phrase.WHOLE_FROM_1)
+    if not isinstance(spec.min_weight, int | float):
+        raise InvalidInput(f"{field}.min_weight", Reason.MIN_WEIGHT)
+    return SparseSpec(top_k=top_k, min_weight=float(spec.min_weight))
 
 
 def checked_hidden(spec: HiddenSpec) -> HiddenSpec:

@@ -27,6 +27,7 @@ from headlight.results import (
     Occlusion,
     RankedDocument,
     Scores,
+    SparseVector,
     TokenList,
     TokenVectors,
 )
@@ -40,6 +41,7 @@ from headlight.spec import (
     PooledSpec,
     Priority,
     RowType,
+    SparseSpec,
     SpecialTokens,
     TokensLike,
     TokensSpec,
@@ -452,6 +454,34 @@ class Encoder(abc.ABC):
         """
         reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         return self._scores(texts, reading)
+
+    def encode_sparse(
+        self,
+        texts: Iterable[Input] | str,
+        *,
+        top_k: int | None = None,
+        min_weight: float = 0.0,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate: Truncate | None = None,
+        special_tokens: SpecialTokens | None = None,
+        empty_texts: EmptyTexts | None = None,
+        priority: Priority | None = None,
+    ) -> list[SparseVector]:
+        """Return the terms of the vocabulary that each text has weight in, for an inverted index.
+
+        Args:
+            texts: as in `encode`.
+            top_k: terms of a vector, the largest weights; None: 1024.
+            min_weight: leave out terms of less weight.
+            prompt_name, prompt, truncate, special_tokens, empty_texts, priority: as in `encode`.
+        """
+        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
+        spec = SparseSpec(top_k=top_k, min_weight=min_weight)
+        vectors: list[SparseVector] = self._encode(
+            texts, "sparse", spec, reading, list, details=False
+        )
+        return vectors
 
     def compare(
         self,

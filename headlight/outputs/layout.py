@@ -22,6 +22,7 @@ TYPES: dict[str, np.dtype[Any]] = {
     "float16": np.dtype("<f2"),
     "uint8": np.dtype("u1"),
     "uint16": np.dtype("<u2"),
+    "uint32": np.dtype("<u4"),
     "int8": np.dtype("i1"),
     "binary": np.dtype("i1"),
     "ubinary": np.dtype("u1"),

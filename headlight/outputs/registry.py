@@ -10,6 +10,7 @@ from headlight.outputs.output import Output
 from headlight.outputs.pooled import PooledVectors
 from headlight.outputs.scores import LabelScores
 from headlight.outputs.spans import SpanMeans
+from headlight.outputs.sparse import SparseVectors
 from headlight.outputs.tokens import TokenRows
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ OUTPUTS: dict[str, Output] = {
         HiddenStates(),
         SpanMeans(),
         LabelScores(),
+        SparseVectors(),
     )
 }
 # The least tolerance of each output with answers of its own; the distance of others follows.

@@ -70,6 +70,7 @@ class DataType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DATA_TYPE_INT8: _ClassVar[DataType]
     DATA_TYPE_BINARY: _ClassVar[DataType]
     DATA_TYPE_UBINARY: _ClassVar[DataType]
+    DATA_TYPE_UINT32: _ClassVar[DataType]
 
 class OutputKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -82,6 +83,8 @@ class OutputKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTPUT_KIND_ATTENTION_SCALES: _ClassVar[OutputKind]
     OUTPUT_KIND_SPANS: _ClassVar[OutputKind]
     OUTPUT_KIND_SCORES: _ClassVar[OutputKind]
+    OUTPUT_KIND_SPARSE: _ClassVar[OutputKind]
+    OUTPUT_KIND_SPARSE_INDICES: _ClassVar[OutputKind]
 
 class EvidenceMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -129,6 +132,7 @@ DATA_TYPE_UINT16: DataType
 DATA_TYPE_INT8: DataType
 DATA_TYPE_BINARY: DataType
 DATA_TYPE_UBINARY: DataType
+DATA_TYPE_UINT32: DataType
 OUTPUT_KIND_UNSPECIFIED: OutputKind
 OUTPUT_KIND_POOLED: OutputKind
 OUTPUT_KIND_TOKENS: OutputKind
@@ -138,6 +142,8 @@ OUTPUT_KIND_ATTENTION_INDICES: OutputKind
 OUTPUT_KIND_ATTENTION_SCALES: OutputKind
 OUTPUT_KIND_SPANS: OutputKind
 OUTPUT_KIND_SCORES: OutputKind
+OUTPUT_KIND_SPARSE: OutputKind
+OUTPUT_KIND_SPARSE_INDICES: OutputKind
 EVIDENCE_METHOD_UNSPECIFIED: EvidenceMethod
 EVIDENCE_METHOD_LATE_INTERACTION: EvidenceMethod
 EVIDENCE_METHOD_OCCLUSION: EvidenceMethod
@@ -202,7 +208,7 @@ class TokenIds(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[int]] = ..., segments: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Outputs(_message.Message):
-    __slots__ = ("pooled", "tokens", "attention", "hidden", "token_info", "spans", "scores")
+    __slots__ = ("pooled", "tokens", "attention", "hidden", "token_info", "spans", "scores", "sparse")
     POOLED_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     ATTENTION_FIELD_NUMBER: _ClassVar[int]
@@ -210,6 +216,7 @@ class Outputs(_message.Message):
     TOKEN_INFO_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
     SCORES_FIELD_NUMBER: _ClassVar[int]
+    SPARSE_FIELD_NUMBER: _ClassVar[int]
     pooled: PooledOutput
     tokens: TokensOutput
     attention: AttentionOutput
@@ -217,7 +224,8 @@ class Outputs(_message.Message):
     token_info: TokenInfoOutput
     spans: SpansOutput
     scores: ScoresOutput
-    def __init__(self, pooled: _Optional[_Union[PooledOutput, _Mapping]] = ..., tokens: _Optional[_Union[TokensOutput, _Mapping]] = ..., attention: _Optional[_Union[AttentionOutput, _Mapping]] = ..., hidden: _Optional[_Union[HiddenOutput, _Mapping]] = ..., token_info: _Optional[_Union[TokenInfoOutput, _Mapping]] = ..., spans: _Optional[_Union[SpansOutput, _Mapping]] = ..., scores: _Optional[_Union[ScoresOutput, _Mapping]] = ...) -> None: ...
+    sparse: SparseOutput
+    def __init__(self, pooled: _Optional[_Union[PooledOutput, _Mapping]] = ..., tokens: _Optional[_Union[TokensOutput, _Mapping]] = ..., attention: _Optional[_Union[AttentionOutput, _Mapping]] = ..., hidden: _Optional[_Union[HiddenOutput, _Mapping]] = ..., token_info: _Optional[_Union[TokenInfoOutput, _Mapping]] = ..., spans: _Optional[_Union[SpansOutput, _Mapping]] = ..., scores: _Optional[_Union[ScoresOutput, _Mapping]] = ..., sparse: _Optional[_Union[SparseOutput, _Mapping]] = ...) -> None: ...
 
 class PooledOutput(_message.Message):
     __slots__ = ("dimensions", "normalize", "dtypes")
@@ -244,6 +252,14 @@ class TokensOutput(_message.Message):
 class ScoresOutput(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class SparseOutput(_message.Message):
+    __slots__ = ("top_k", "min_weight")
+    TOP_K_FIELD_NUMBER: _ClassVar[int]
+    MIN_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    top_k: int
+    min_weight: float
+    def __init__(self, top_k: _Optional[int] = ..., min_weight: _Optional[float] = ...) -> None: ...
 
 class SpansOutput(_message.Message):
     __slots__ = ("given", "sentences", "windows", "include_special", "pooling", "dimensions", "normalize", "dtype", "beyond_max_length")
@@ -516,7 +532,7 @@ class Timings(_message.Message):
     def __init__(self, tokenize_ns: _Optional[int] = ..., queue_ns: _Optional[int] = ..., infer_ns: _Optional[int] = ..., total_ns: _Optional[int] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
-    __slots__ = ("model", "items", "pooled", "tokens", "attention", "hidden", "timings", "attention_map", "attention_indices", "attention_scales", "hidden_tokens", "data_bytes", "kept_tokens", "usage", "spans", "span_places", "scores")
+    __slots__ = ("model", "items", "pooled", "tokens", "attention", "hidden", "timings", "attention_map", "attention_indices", "attention_scales", "hidden_tokens", "data_bytes", "kept_tokens", "usage", "spans", "span_places", "scores", "sparse", "sparse_indices")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     POOLED_FIELD_NUMBER: _ClassVar[int]
@@ -534,6 +550,8 @@ class EncodeResponse(_message.Message):
     SPANS_FIELD_NUMBER: _ClassVar[int]
     SPAN_PLACES_FIELD_NUMBER: _ClassVar[int]
     SCORES_FIELD_NUMBER: _ClassVar[int]
+    SPARSE_FIELD_NUMBER: _ClassVar[int]
+    SPARSE_INDICES_FIELD_NUMBER: _ClassVar[int]
     model: ModelRef
     items: _containers.RepeatedCompositeFieldContainer[Item]
     pooled: _containers.RepeatedCompositeFieldContainer[Tensor]
@@ -551,7 +569,9 @@ class EncodeResponse(_message.Message):
     spans: RaggedTensor
     span_places: _containers.RepeatedCompositeFieldContainer[SpanPlaces]
     scores: RaggedTensor
-    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., pooled: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., tokens: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden: _Optional[_Union[RaggedTensor, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., attention_map: _Optional[_Union[AttentionMap, _Mapping]] = ..., attention_indices: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention_scales: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., data_bytes: _Optional[int] = ..., kept_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., spans: _Optional[_Union[RaggedTensor, _Mapping]] = ..., span_places: _Optional[_Iterable[_Union[SpanPlaces, _Mapping]]] = ..., scores: _Optional[_Union[RaggedTensor, _Mapping]] = ...) -> None: ...
+    sparse: RaggedTensor
+    sparse_indices: RaggedTensor
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., pooled: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., tokens: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden: _Optional[_Union[RaggedTensor, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., attention_map: _Optional[_Union[AttentionMap, _Mapping]] = ..., attention_indices: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention_scales: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., data_bytes: _Optional[int] = ..., kept_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., spans: _Optional[_Union[RaggedTensor, _Mapping]] = ..., span_places: _Optional[_Iterable[_Union[SpanPlaces, _Mapping]]] = ..., scores: _Optional[_Union[RaggedTensor, _Mapping]] = ..., sparse: _Optional[_Union[RaggedTensor, _Mapping]] = ..., sparse_indices: _Optional[_Union[RaggedTensor, _Mapping]] = ...) -> None: ...
 
 class SpanPlaces(_message.Message):
     __slots__ = ("characters", "token_starts", "token_ends", "window_starts")
@@ -999,7 +1019,7 @@ class ListedModel(_message.Message):
     def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., names: _Optional[_Iterable[str]] = ..., task: _Optional[str] = ..., default: bool = ...) -> None: ...
 
 class ModelInfo(_message.Message):
-    __slots__ = ("positions", "layers", "heads", "dim", "vocab_size", "trained_length", "max_length", "pooling", "normalized", "accepts", "outputs", "pooled_dim", "prompts", "default_prompt", "include_prompt", "trained_dimensions", "similarity", "pooled_dtypes", "int8_dimensions", "special_tokens", "truncation", "task", "labels", "activation", "token_labels")
+    __slots__ = ("positions", "layers", "heads", "dim", "vocab_size", "trained_length", "max_length", "pooling", "normalized", "accepts", "outputs", "pooled_dim", "prompts", "default_prompt", "include_prompt", "trained_dimensions", "similarity", "pooled_dtypes", "int8_dimensions", "special_tokens", "truncation", "task", "labels", "activation", "token_labels", "terms", "max_terms")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     LAYERS_FIELD_NUMBER: _ClassVar[int]
     HEADS_FIELD_NUMBER: _ClassVar[int]
@@ -1025,6 +1045,8 @@ class ModelInfo(_message.Message):
     LABELS_FIELD_NUMBER: _ClassVar[int]
     ACTIVATION_FIELD_NUMBER: _ClassVar[int]
     TOKEN_LABELS_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    MAX_TERMS_FIELD_NUMBER: _ClassVar[int]
     positions: str
     layers: int
     heads: int
@@ -1050,7 +1072,9 @@ class ModelInfo(_message.Message):
     labels: _containers.RepeatedScalarFieldContainer[str]
     activation: str
     token_labels: bool
-    def __init__(self, positions: _Optional[str] = ..., layers: _Optional[int] = ..., heads: _Optional[int] = ..., dim: _Optional[int] = ..., vocab_size: _Optional[int] = ..., trained_length: _Optional[int] = ..., max_length: _Optional[int] = ..., pooling: _Optional[str] = ..., normalized: bool = ..., accepts: _Optional[_Iterable[str]] = ..., outputs: _Optional[_Iterable[str]] = ..., pooled_dim: _Optional[int] = ..., prompts: _Optional[_Iterable[_Union[NamedPrompt, _Mapping]]] = ..., default_prompt: _Optional[str] = ..., include_prompt: bool = ..., trained_dimensions: _Optional[_Iterable[int]] = ..., similarity: _Optional[str] = ..., pooled_dtypes: _Optional[_Iterable[_Union[DataType, str]]] = ..., int8_dimensions: _Optional[_Iterable[int]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., task: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., activation: _Optional[str] = ..., token_labels: bool = ...) -> None: ...
+    terms: int
+    max_terms: int
+    def __init__(self, positions: _Optional[str] = ..., layers: _Optional[int] = ..., heads: _Optional[int] = ..., dim: _Optional[int] = ..., vocab_size: _Optional[int] = ..., trained_length: _Optional[int] = ..., max_length: _Optional[int] = ..., pooling: _Optional[str] = ..., normalized: bool = ..., accepts: _Optional[_Iterable[str]] = ..., outputs: _Optional[_Iterable[str]] = ..., pooled_dim: _Optional[int] = ..., prompts: _Optional[_Iterable[_Union[NamedPrompt, _Mapping]]] = ..., default_prompt: _Optional[str] = ..., include_prompt: bool = ..., trained_dimensions: _Optional[_Iterable[int]] = ..., similarity: _Optional[str] = ..., pooled_dtypes: _Optional[_Iterable[_Union[DataType, str]]] = ..., int8_dimensions: _Optional[_Iterable[int]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., task: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., activation: _Optional[str] = ..., token_labels: bool = ..., terms: _Optional[int] = ..., max_terms: _Optional[int] = ...) -> None: ...
 
 class NamedPrompt(_message.Message):
     __slots__ = ("name", "text")

@@ -64,4 +64,5 @@ def describe(
         labels=manifest.labels,
         token_labels=architecture.token_labels,
         activation=manifest.activation,
+        terms=architecture.terms,
     )

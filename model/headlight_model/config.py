@@ -20,6 +20,7 @@ ACTIVATIONS = ("gelu", "gelu_tanh", "silu", "relu")
 DENSE_ACTIVATIONS = (*ACTIVATIONS, "tanh", "sigmoid", "identity")
 # "softmax" is over the labels; "sigmoid" is of each alone.
 SCORE_ACTIVATIONS = ("identity", "sigmoid", "softmax")
+TERM_POOLING = ("max", "sum")
 # Accepted values of each string field.
 CHOICES = {
     "norm": ("pre", "post"),
@@ -80,6 +81,22 @@ class ScoreHead:
             raise ValueError(
                 f"score_head has {len(self.labels)} labels; its last layer must be as wide"
             )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TermHead:
+    """A head that weights each term of the vocabulary (SPLADE, Formal et al. 2021)."""
+
+    layers: tuple[Dense, ...]  # before the decoder, which has a row for each term
+    tied: bool = True  # the decoder's weights are those of the embedding
+    pooling: str = "max"  # over the tokens of a text: "max" or "sum"
+    logarithms: int = 1  # log(1 + x), applied so often behind the ReLU
+
+    def __post_init__(self) -> None:
+        if self.pooling not in TERM_POOLING:
+            raise ValueError(f"term_head.pooling is {self.pooling!r}; choose one of {TERM_POOLING}")
+        if self.logarithms not in (1, 2):
+            raise ValueError(f"term_head.logarithms is {self.logarithms}; choose 1 or 2")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,6 +167,7 @@ class EncoderConfig:
     dense: tuple[Dense, ...] = ()  # applied to the pooled vector, in order
     normalize: bool = True  # pooled vectors have unit length
     score_head: ScoreHead | None = None  # reads what pooling gives, before the layers of `dense`
+    term_head: TermHead | None = None  # reads token vectors
     dropout: float = 0.0  # training only: on what each half of a block adds
     embedding_dropout: float = 0.0  # training only: on embeddings with positions and segments added
     trained_length: int = 128  # tokens; the longest sequence seen in training

@@ -18,6 +18,7 @@ from headlight_model.layers.block import Block
 from headlight_model.layers.dense import build_dense
 from headlight_model.layers.norms import build_norm
 from headlight_model.layers.pooling import POOLING, unit_length
+from headlight_model.layers.terms import TermWeights
 from headlight_model.positions.position_schemes import Positions, build_positions
 
 
@@ -77,6 +78,8 @@ class Encoder(nn.Module):
         self.dense = build_dense(config, config.dense)
         head = config.score_head
         self.score_head = build_dense(config, () if head is None else head.layers)
+        terms = config.term_head
+        self.term_head = None if terms is None else TermWeights(config, terms)
 
     def _build_local_positions(self) -> Positions | None:
         """Return the scheme of local layers, or None if they use the global one."""
@@ -199,7 +202,12 @@ class Encoder(nn.Module):
     @property
     def heads(self) -> dict[str, Head]:
         """The heads that the model has, by the name of what they give."""
-        return {} if self.config.score_head is None else {"logits": self.logits}
+        heads: dict[str, Head] = {}
+        if self.config.score_head is not None:
+            heads["logits"] = self.logits
+        if self.config.term_head is not None:
+            heads["terms"] = self.terms
+        return heads
 
     def logits(self, tokens: Tensor, counted: Tensor) -> Tensor:
         """Return logits of n labels: [B, n], or [B, S, n] of each token.
@@ -212,3 +220,12 @@ class Encoder(nn.Module):
         for dense in self.score_head:
             x = dense(x)
         return x
+
+    def terms(self, tokens: Tensor, counted: Tensor) -> Tensor:
+        """Return the weight of each term of the vocabulary: [B, V].
+
+        From [B, S, D], bool [B, S]; of a model with a head for terms.
+        """
+        assert self.term_head is not None
+        weights: Tensor = self.term_head(tokens, counted, self.embedding.weight)
+        return weights

@@ -1,13 +1,14 @@
-"""Heads for scores: a list of layers on what pooling gives, or on each token.
+"""Heads for scores, or for terms: a list of layers on what pooling gives, or on each token.
 
 A family's head is a row of a table: what its own code calls the layers, and what follows each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from headlight_export.families.source import Config
@@ -15,6 +16,11 @@ from headlight_export.families.words import activation
 from headlight_export.folders.model_folder import Refused
 from headlight_model.config import Dense, EncoderConfig
 from headlight_model.encoder import Encoder
+
+UNTRAINED = (
+    "so the model's head was not trained or not saved; save the trained model, or export its "
+    "vectors with --task embed --pooling mean or cls"
+)
 
 
 class Layer(NamedTuple):
@@ -31,6 +37,22 @@ class Layer(NamedTuple):
     activation: str = "identity"
     norm: str = ""
     bias: str | bool = True
+
+
+class Decoder(NamedTuple):
+    """A masked language model's head: layers, and a decoder with a row for each term.
+
+    Attributes:
+        layers: before the decoder.
+        name: of the decoder's tensors; in most folders its weights are those of the embedding.
+        bias: names that its bias may have.
+        activation: key of config.json with the activation of `layers`; empty: as they say.
+    """
+
+    layers: tuple[Layer, ...]
+    name: str
+    bias: tuple[str, ...]
+    activation: str = ""
 
 
 class Head(NamedTuple):
@@ -69,6 +91,35 @@ OF_TOKENS = (
     | dict.fromkeys(DECODERS, (Layer("score"),))
 )
 GENERATES = "lm_head.weight"
+LM_HEAD = Decoder(
+    (Layer("lm_head.dense", "gelu", "lm_head.layer_norm"),),
+    "lm_head.decoder",
+    ("lm_head.bias", "lm_head.decoder.bias"),
+)
+# Heads of masked language models.
+OF_TERMS = {
+    "bert": Decoder(
+        (Layer("cls.predictions.transform.dense", "", "cls.predictions.transform.LayerNorm"),),
+        "cls.predictions.decoder",
+        ("cls.predictions.bias", "cls.predictions.decoder.bias"),
+        "hidden_act",
+    ),
+    "camembert": LM_HEAD,
+    "distilbert": Decoder(
+        (Layer("vocab_transform", "", "vocab_layer_norm"),),
+        "vocab_projector",
+        ("vocab_projector.bias",),
+        "activation",
+    ),
+    "modernbert": Decoder(
+        (Layer("head.dense", "", "head.norm", "classifier_bias"),),
+        "decoder",
+        ("decoder.bias",),
+        "classifier_activation",
+    ),
+    "roberta": LM_HEAD,
+    "xlm-roberta": LM_HEAD,
+}
 
 
 def read_head(
@@ -91,27 +142,71 @@ def read_head(
         Refused: a tensor is missing, or does not fit. A missing one would be made of random
             numbers by other libraries.
     """
-    layers, state, width = [], dict[str, Tensor](), built.dim
-    for at, layer in enumerate((OF_TOKENS if each_token else OF_TEXTS)[family]):
-        ours, weight = f"score_head.{at}", f"{layer.name}.weight"
-        has_bias = layer.bias
-        if isinstance(has_bias, str):
-            has_bias = config.get(bool, has_bias, default=False)
-        rows = tensors[weight].shape[0] if weight in tensors and tensors[weight].ndim else 0
-        shapes: dict[str, tuple[int, ...]] = {"weight": (rows, width)}
-        shapes |= {"bias": (rows,)} if has_bias else {}
-        _move(tensors, state, layer.name, ours, shapes)
-        if layer.norm:
-            parts = ("weight", "bias") if built.norm_bias else ("weight",)
-            _move(tensors, state, layer.norm, f"{ours}.norm", dict.fromkeys(parts, (rows,)))
-        follows = layer.activation or activation(config, "classifier_activation")
-        layers.append(Dense(width=rows, bias=has_bias, activation=follows, norm=bool(layer.norm)))
-        width = rows
+    rows = (OF_TOKENS if each_token else OF_TEXTS)[family]
+    layers, state = _layers(rows, "score_head", config, tensors, built, "classifier_activation")
     pooling = "last" if family in DECODERS else "cls"
     if family == "modernbert" and not each_token:
         config.demand("classifier_pooling", ("cls", "mean"), "which is not known for a head")
         pooling = config.get(str, "classifier_pooling", default="cls")
-    return Head(tuple(layers), state, pooling)
+    return Head(layers, state, pooling)
+
+
+def read_term_head(
+    family: str, config: Config, tensors: dict[str, Tensor], encoder: Encoder
+) -> tuple[tuple[Dense, ...], bool, dict[str, Tensor]]:
+    """Take a masked language model's head out of a folder's tensors.
+
+    Returns:
+        The layers before the decoder, whether the decoder is tied to the embedding, and the
+        tensors by the encoder's names.
+
+    Raises:
+        Refused: as `read_head`.
+    """
+    decoder, built = OF_TERMS[family], encoder.config
+    layers, state = _layers(
+        decoder.layers, "term_head.layers", config, tensors, built, decoder.activation
+    )
+    width, size = layers[-1].width, built.vocab_size
+    weight, embedding = tensors.pop(f"{decoder.name}.weight", None), encoder.embedding.weight
+    tied = weight is None or torch.equal(weight, embedding)
+    if weight is not None and not tied:
+        _check_shape(f"{decoder.name}.weight", weight, (size, width))
+        state["term_head.decoder"] = weight
+    biases = [tensors.pop(name) for name in decoder.bias if name in tensors]
+    if not biases and config.get(bool, "decoder_bias", default=True):
+        raise Refused(f"the weights have no {decoder.bias[0]}, {UNTRAINED}")
+    bias = biases[0] if biases else torch.zeros(size)
+    _check_shape(decoder.bias[0], bias, (size,))
+    return layers, tied, state | {"term_head.bias": bias}
+
+
+def _layers(
+    rows: Sequence[Layer],
+    place: str,
+    config: Config,
+    tensors: dict[str, Tensor],
+    built: EncoderConfig,
+    activation_key: str,
+) -> tuple[tuple[Dense, ...], dict[str, Tensor]]:
+    """Take layers out of a folder's tensors; return them, and their tensors below `place`."""
+    layers, state, width = [], dict[str, Tensor](), built.dim
+    for at, layer in enumerate(rows):
+        ours, weight = f"{place}.{at}", f"{layer.name}.weight"
+        has_bias = layer.bias
+        if isinstance(has_bias, str):
+            has_bias = config.get(bool, has_bias, default=False)
+        own = tensors[weight].shape[0] if weight in tensors and tensors[weight].ndim else 0
+        shapes: dict[str, tuple[int, ...]] = {"weight": (own, width)}
+        shapes |= {"bias": (own,)} if has_bias else {}
+        _move(tensors, state, layer.name, ours, shapes)
+        if layer.norm:
+            parts = ("weight", "bias") if built.norm_bias else ("weight",)
+            _move(tensors, state, layer.norm, f"{ours}.norm", dict.fromkeys(parts, (own,)))
+        follows = layer.activation or activation(config, activation_key)
+        layers.append(Dense(width=own, bias=has_bias, activation=follows, norm=bool(layer.norm)))
+        width = own
+    return tuple(layers), state
 
 
 def read_token_head(
@@ -152,6 +247,12 @@ def read_token_head(
     return Head((layer,), {"score_head.0.weight": row[None].clone()}, "last")
 
 
+def _check_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
+    if tuple(tensor.shape) != shape:
+        have = list(tensor.shape)
+        raise Refused(f"{name} has the shape {have}; the model's head takes {list(shape)}")
+
+
 def _move(
     tensors: dict[str, Tensor],
     state: dict[str, Tensor],
@@ -163,12 +264,6 @@ def _move(
     for part, shape in shapes.items():
         name = f"{theirs}.{part}"
         if name not in tensors:
-            raise Refused(
-                f"the weights have no {name}, so the model's head was not trained or not saved; "
-                "save the trained model, or export its vectors with --task embed --pooling mean "
-                "or cls"
-            )
-        if tuple(tensors[name].shape) != shape:
-            have = list(tensors[name].shape)
-            raise Refused(f"{name} has the shape {have}; the model's head takes {list(shape)}")
+            raise Refused(f"the weights have no {name}, {UNTRAINED}")
+        _check_shape(name, tensors[name], shape)
         state[f"{ours}.{part}"] = tensors.pop(name)

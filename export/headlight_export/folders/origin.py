@@ -17,7 +17,13 @@ from torch import Tensor
 
 from headlight.runtime.bundle.pair_template import PairTemplate
 from headlight_export.families import FAMILIES, family_of, is_own
-from headlight_export.families.score_heads import OF_TEXTS, read_head, read_token_head
+from headlight_export.families.score_heads import (
+    OF_TERMS,
+    OF_TEXTS,
+    read_head,
+    read_term_head,
+    read_token_head,
+)
 from headlight_export.families.source import COMPUTED, Config, Unfit
 from headlight_export.folders.labels import activation_of, labels_of
 from headlight_export.folders.model_folder import Refused, check_readable, read_config, read_tensors
@@ -29,7 +35,14 @@ from headlight_export.folders.pair_template import (
 )
 from headlight_export.folders.pooling_choice import with_pooling
 from headlight_export.folders.sentence_folder import MODULES, Recipe, read_recipe
-from headlight_export.folders.task import GENERATES, OF_TOKENS, other_use, scored, task_of
+from headlight_export.folders.task import (
+    GENERATES,
+    OF_TOKENS,
+    other_use,
+    scored,
+    task_of,
+    weights_terms,
+)
 from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 from headlight_export.writer.draft import sha256
 from headlight_model.checkpoint import (
@@ -41,7 +54,7 @@ from headlight_model.checkpoint import (
     load_checkpoint,
     printable,
 )
-from headlight_model.config import Dense, EncoderConfig, ScoreHead
+from headlight_model.config import Dense, EncoderConfig, ScoreHead, TermHead
 from headlight_model.encoder import Encoder
 
 OURS = "headlight"  # as a family
@@ -55,6 +68,13 @@ class FolderHead(NamedTuple):
     config: ScoreHead
     state: Mapping[str, Tensor]
     pooling: str
+
+
+class FolderTerms(NamedTuple):
+    """A head for the terms of the vocabulary, read from a folder: our config, and its tensors."""
+
+    config: TermHead
+    state: Mapping[str, Tensor]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -104,7 +124,7 @@ def read_origin(
         folder: a checkpoint of `headlight_model.checkpoint`, or one of Hugging Face or
             sentence-transformers.
         pooling: for folders without pooling; a key of `headlight_model.layers.pooling.POOLING`.
-        task: "embed", "rerank" or "classify"; None: as the folder says.
+        task: "embed", "rerank", "classify" or "sparse"; None: as the folder says.
         max_length: tokens to be accepted; None: the folder's limit, up to the trained length. It
             may be larger if the positions allow it.
         ids_only: serve a folder without a tokenizer, for callers that send token ids.
@@ -168,7 +188,11 @@ def _read_foreign(
     if score_tokens and not generates:
         raise Refused("--score-tokens is for decoders that rerank by two tokens; leave it out")
     tokens = _score_tokens(recipe, config, tokenizer, score_tokens) if generates else ()
-    if scores is None:
+    terms = None
+    if weights_terms(recipe.kind, config, pooling, task):
+        terms = _read_terms(family, config, tensors, encoder, recipe)
+        recipe, pooling_source = dataclasses.replace(recipe, pooling="mean"), "of no output"
+    elif scores is None:
         vectors = task == "embed"
         recipe = with_pooling(recipe, config, encoder.config, pooling, for_vectors=vectors)
     else:
@@ -176,7 +200,7 @@ def _read_foreign(
         recipe = dataclasses.replace(recipe, pooling=head.pooling)
         pooling_source = f"what the head of {printable(scores)} reads"
     digest = sha256(sorted(recipe.transformer.glob("*.safetensors")))
-    finished = _finish(encoder, recipe, max_length, head)
+    finished = _finish(encoder, recipe, max_length, head, terms)
     left = [
         name
         for name, tensor in tensors.items()
@@ -184,10 +208,10 @@ def _read_foreign(
     ]
     length = _length(finished.config, recipe, config.get("max_position_embeddings"), max_length)
     about = f"{length}; {_about(finished.config.pooling, pooling_source, left)}"
-    purpose = task_of(finished.config.score_head, task)
+    purpose = "sparse" if terms else task_of(finished.config.score_head, task)
     template, source = _template(recipe, finished.config, purpose, tokenizer, pair_template)
     about += f"; pairs are read by {source}" if source else ""
-    other = None if pools else other_use(recipe.kind, config)
+    other = None if pools or terms else other_use(recipe.kind, config)
     return Origin(
         encoder=finished,
         tokenizer=tokenizer,
@@ -309,6 +333,25 @@ def _read_head(
     return FolderHead(head, source.state, source.pooling)
 
 
+def _read_terms(
+    family: str,
+    config: dict[str, Any],
+    tensors: dict[str, Tensor],
+    encoder: Encoder,
+    recipe: Recipe,
+) -> FolderTerms:
+    """Return the head for terms of a folder."""
+    if family not in OF_TERMS:
+        raise Refused(
+            f"heads for the terms of a vocabulary are not read for {family} yet; if vectors are "
+            "wanted, export with --task embed and --pooling mean, cls or last"
+        )
+    layers, tied, state = read_term_head(family, Config(config), tensors, encoder)
+    pooling, logarithms = recipe.terms or ("max", 1)
+    head = TermHead(layers=layers, tied=tied, pooling=pooling, logarithms=logarithms)
+    return FolderTerms(head, state)
+
+
 def _pooling_source(recipe: Recipe, requested: str | None) -> str:
     if recipe.pooling is not None:
         return MODULES
@@ -427,7 +470,11 @@ def _about(pooling: str, pooling_source: str, left: Iterable[str]) -> str:
 
 
 def _finish(
-    encoder: Encoder, recipe: Recipe, requested: int | None, head: FolderHead | None = None
+    encoder: Encoder,
+    recipe: Recipe,
+    requested: int | None,
+    head: FolderHead | None = None,
+    terms: FolderTerms | None = None,
 ) -> Encoder:
     """Return the encoder with pooling, the steps after it, the head, and the accepted length."""
     config, state = encoder.config, encoder.state_dict()
@@ -445,8 +492,8 @@ def _finish(
             Dense(width=len(layer.weight), bias=layer.bias is not None, activation=layer.activation)
         )
         state |= _named(f"dense.{at}", layer.weight, layer.bias)
-    if head is not None:
-        state |= head.state
+    for each in (head, terms):
+        state |= {} if each is None else each.state
     finished = Encoder(
         dataclasses.replace(
             config,
@@ -455,6 +502,7 @@ def _finish(
             dense=tuple(dense),
             normalize=recipe.normalize,
             score_head=None if head is None else head.config,
+            term_head=None if terms is None else terms.config,
             trained_length=min(config.trained_length, longest),
             max_length=longest,
         )

@@ -21,9 +21,10 @@ from headlight_export.folders.sentence_modules import (
     read_dense,
     read_pooling,
     read_score_tokens,
+    read_splade,
     read_transformer_settings,
 )
-from headlight_export.folders.task import CROSS_ENCODER, SENTENCES
+from headlight_export.folders.task import CROSS_ENCODER, SENTENCES, SPARSE_ENCODER
 
 __all__ = ["DenseLayer", "Recipe", "read_recipe", "transformer_folder"]
 
@@ -33,7 +34,16 @@ KINDS = {"Transformer": "T", "Pooling": "P", "Dense": "D", "Normalize": "N", "Dr
 ORDER = "Transformer, Pooling, any number of Dense, Normalize"
 SCORING = {"Transformer": "T", "LogitScore": "L"}  # of a cross-encoder
 SCORING_ORDER = "Transformer, perhaps LogitScore"
+SPARSE = {"Transformer": "T", "MLMTransformer": "T", "SpladePooling": "S"}  # of a sparse encoder
+SPARSE_ORDER = "Transformer, SpladePooling"
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+
+
+CHAINS = {  # modules of each model_type, and their order
+    SENTENCES: (KINDS, ORDER),
+    CROSS_ENCODER: (SCORING, SCORING_ORDER),
+    SPARSE_ENCODER: (SPARSE, SPARSE_ORDER),
+}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,6 +71,8 @@ class Recipe:
     # whose logit is subtracted.
     score_tokens: tuple[int, ...] = ()
     chat: Mapping[str, Any] | None = None  # see `read_chat`
+    # Of a model that weights terms: how those of all tokens become one, and how many logarithms.
+    terms: tuple[str, int] | None = None
 
 
 def read_recipe(folder: Path) -> Recipe:
@@ -76,6 +88,8 @@ def read_recipe(folder: Path) -> Recipe:
     kind = _kind(folder)
     if kind == CROSS_ENCODER:
         return _read_scorer(folder)
+    if kind == SPARSE_ENCODER and (folder / MODULES).is_file():
+        return _read_sparse(folder)
     if kind != SENTENCES or not (folder / MODULES).is_file():
         return Recipe(
             transformer=folder,
@@ -139,6 +153,27 @@ def _read_scorer(folder: Path) -> Recipe:
     )
 
 
+def _read_sparse(folder: Path) -> Recipe:
+    """Read the settings of a sparse encoder."""
+    modules = _modules(folder, SPARSE, SPARSE_ORDER)
+    if "".join(SPARSE[kind] for kind, _ in modules) != "TS":
+        chain = ", ".join(kind for kind, _ in modules) or "nothing"
+        raise Refused(f"{folder / MODULES} chains {chain}; supported is {SPARSE_ORDER}")
+    (_, transformer), (_, pooling) = modules
+    limits = read_transformer_settings(transformer, "fill-mask", "logits")
+    settings = _settings(folder / SETTINGS)
+    return Recipe(
+        transformer=transformer,
+        kind=SPARSE_ENCODER,
+        max_length=max_length(transformer, limits),
+        lower_case=bool(limits.get("do_lower_case")),
+        prompts=settings["prompts"],
+        default_prompt=settings["default_prompt"],
+        similarity=settings["similarity"] or "dot",
+        terms=read_splade(pooling),
+    )
+
+
 def transformer_folder(folder: Path) -> Path:
     """Return the folder of config.json and the weights: the first module's, or the folder itself.
 
@@ -146,9 +181,8 @@ def transformer_folder(folder: Path) -> Path:
         Refused: the list of modules is damaged, or one cannot be served.
     """
     kind, modules = _kind(folder), list[tuple[str, Path]]()
-    if kind in (SENTENCES, CROSS_ENCODER) and (folder / MODULES).is_file():
-        scores = kind == CROSS_ENCODER
-        modules = _modules(folder, SCORING, SCORING_ORDER) if scores else _modules(folder)
+    if kind in CHAINS and (folder / MODULES).is_file():
+        modules = _modules(folder, *CHAINS[kind])
     return modules[0][1] if modules else folder
 
 

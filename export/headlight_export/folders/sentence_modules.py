@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from headlight_export.folders.model_folder import CONFIG, Refused, read_object, read_tensors
+from headlight_model.config import TERM_POOLING
 
 # The settings file of the Transformer module has had many names; the first non-empty one counts.
 TRANSFORMER_SETTINGS = tuple(
@@ -63,6 +64,9 @@ HARMLESS = {
     },
 }
 OLD_NAMES = {"model": "model_args", "processor": "tokenizer_args", "config": "config_args"}
+
+# Of SpladePooling: logarithms behind the ReLU.
+LOGARITHMS = {"relu": 1, "log1p_relu": 2}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -215,8 +219,33 @@ def _transformer_settings(folder: Path) -> tuple[Path, dict[str, Any]]:
     return path, config
 
 
-def read_transformer_settings(folder: Path) -> dict[str, Any]:
+def read_splade(folder: Path) -> tuple[str, int]:
+    """Return how a sparse encoder pools its terms, "max" or "sum", and its number of logarithms.
+
+    Raises:
+        Refused: it does so in another way.
+    """
+    path = folder / CONFIG
+    config = read_object(path)
+    pooling = config.get("pooling_strategy", "max")
+    activation = config.get("activation_function", "relu")
+    if pooling not in TERM_POOLING or activation not in LOGARITHMS:
+        raise Refused(
+            f"{path}: pooling_strategy {pooling!r} with activation_function {activation!r} cannot "
+            f"be served; supported are {', '.join(TERM_POOLING)} with {', '.join(LOGARITHMS)}"
+        )
+    return pooling, LOGARITHMS[activation]
+
+
+def read_transformer_settings(
+    folder: Path, expected: str = "feature-extraction", output: str = "last_hidden_state"
+) -> dict[str, Any]:
     """Return the Transformer module's own settings: lengths, lower-casing, arguments for loading.
+
+    Args:
+        folder: of the module.
+        expected: its transformer_task.
+        output: of the Transformer, that the next module reads.
 
     Raises:
         Refused: a setting would change vectors in a way that cannot be served.
@@ -228,11 +257,9 @@ def read_transformer_settings(folder: Path) -> dict[str, Any]:
                 f"{path}: {key} cannot be served; save the model with one "
                 "max_seq_length for all texts"
             )
-    task = config.get("transformer_task", "feature-extraction")
-    if task != "feature-extraction":
-        raise Refused(
-            f"{path}: transformer_task {task!r} cannot be served; only feature-extraction can"
-        )
+    task = config.get("transformer_task", expected)
+    if task != expected:
+        raise Refused(f"{path}: transformer_task {task!r} cannot be served; only {expected} can")
     modalities = _part(path, config, "modality_config")
     if "message" in modalities:
         raise Refused(
@@ -241,11 +268,9 @@ def read_transformer_settings(folder: Path) -> dict[str, Any]:
         )
     if modalities and modalities.get("text") != {
         "method": "forward",
-        "method_output_name": "last_hidden_state",
+        "method_output_name": output,
     }:
-        raise Refused(
-            f"{path}: modality_config cannot be served; only the last hidden state of texts can"
-        )
+        raise Refused(f"{path}: modality_config cannot be served; only {output} of texts can")
     processing = _part(path, config, "processing_kwargs")
     if processing.get("common") or processing.get("text"):
         raise Refused(

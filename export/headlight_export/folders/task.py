@@ -17,14 +17,15 @@ from headlight_model.config import ScoreHead
 SENTENCES = "SentenceTransformer"  # the model_type of models for vectors
 CROSS_ENCODER, CLASSIFIER = "CrossEncoder", "ForSequenceClassification"
 OF_TOKENS = "ForTokenClassification"
+SPARSE_ENCODER, MASKED = "SparseEncoder", "ForMaskedLM"
 GENERATES = "ForCausalLM"  # a decoder, which may score by the tokens that it would generate
 # Other model_types, and ends of the names of transformers' classes: what the models do.
 OTHERS = {
     CROSS_ENCODER: "scores pairs of texts",
-    "SparseEncoder": "gives sparse vectors",
+    SPARSE_ENCODER: "gives sparse vectors",
     "MultiVectorEncoder": "gives a vector for each token",
     "ColBERT": "gives a vector for each token",
-    "ForMaskedLM": "fills masks, or gives sparse vectors (SPLADE)",
+    MASKED: "fills masks, or gives sparse vectors (SPLADE)",
     CLASSIFIER: "gives classes",
     OF_TOKENS: "gives classes of tokens",
     "ForQuestionAnswering": "gives places of answers",
@@ -52,8 +53,8 @@ def scored(
     if task not in (None, *TASKS):
         raise Refused(f"--task {task} is not known; choose one of {', '.join(TASKS)}")
     if pooling is not None and task not in (None, "embed"):
-        raise Refused(f"--pooling is for vectors, and --task {task} gives scores; leave one out")
-    if task == "embed" or pooling is not None:
+        raise Refused(f"--pooling is for vectors of --task embed, not {task}; leave one out")
+    if task in ("embed", "sparse") or pooling is not None:
         return None
     said = config.get("architectures")
     names = [str(name) for name in said] if isinstance(said, list) else []
@@ -77,6 +78,27 @@ def scored(
                 "or for classes of tokens; choose --task embed or --task classify"
             )
     return name
+
+
+def weights_terms(
+    kind: str, config: Mapping[str, Any], pooling: str | None, task: str | None
+) -> bool:
+    """Return whether a model's head for the terms of its vocabulary is exported.
+
+    The arguments are those of `scored`.
+
+    Raises:
+        Refused: it has no such head.
+    """
+    if task != "sparse" and (task is not None or pooling is not None or kind != SPARSE_ENCODER):
+        return False
+    said = config.get("architectures")
+    if not any(str(name).endswith(MASKED) for name in (said if isinstance(said, list) else ())):
+        raise Refused(
+            f"sparse vectors need a class of transformers that ends with {MASKED} in config.json; "
+            "save the masked language model, or leave --task out"
+        )
+    return True
 
 
 def task_of(head: ScoreHead | None, asked: str | None = None) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 import torch
 
-from headlight.outputs.registry import ROLES
+from headlight.outputs.registry import OUTPUTS, ROLES
 from headlight.runtime.bundle.manifest import Graph, Manifest, Tolerance
 from headlight.runtime.values import Architecture
 from headlight_export.folders.origin import Origin
@@ -49,25 +49,27 @@ def write_parts(
         (draft / TOKENIZER).write_text(origin.tokenizer, encoding="utf-8")
     config, limits = origin.encoder.config, tolerances(own_error)
     head = config.score_head
-    # Vectors of a model that was trained for scores compare nothing.
-    left = ("scores",) if head is None else ("pooled", "spans")
+    # Vectors of a model that was trained for scores or terms compare nothing.
+    left = () if head is None and config.term_head is None else ("pooled", "spans")
+    architecture = Architecture(
+        positions=config.positions,
+        layers=config.layers,
+        heads=config.heads,
+        dim=config.dim,
+        pooled_dim=config.pooled_dim,
+        vocab_size=config.vocab_size,
+        segments=config.segments,
+        labels=0 if head is None else len(head.labels),
+        token_labels=head is not None and head.each_token,
+        causal=config.causal,
+        terms=0 if config.term_head is None else config.vocab_size,
+    )
     rounding = reference.own_rounding(SEED)
     rounded = {output: max(SLACK * error, limits[output]) for output, error in rounding.items()}
     return Manifest(
         name="",
         version="",
-        architecture=Architecture(
-            positions=config.positions,
-            layers=config.layers,
-            heads=config.heads,
-            dim=config.dim,
-            pooled_dim=config.pooled_dim,
-            vocab_size=config.vocab_size,
-            segments=config.segments,
-            labels=0 if head is None else len(head.labels),
-            token_labels=head is not None and head.each_token,
-            causal=config.causal,
-        ),
+        architecture=architecture,
         trained_length=config.trained_length,
         max_length=config.max_length,
         pooling=config.pooling,
@@ -84,7 +86,11 @@ def write_parts(
         tokenizer=TOKENIZER if has_tokenizer else None,
         files={},
         source=_source(origin),
-        outputs=tuple(name for name in ROLES if name not in left),
+        outputs=tuple(
+            name
+            for name in ROLES
+            if name not in left and (name not in OUTPUTS or OUTPUTS[name].given_by(architecture))
+        ),
         task=origin.task,
         labels=() if head is None else head.labels,
         activation="" if head is None else head.activation,

@@ -22,8 +22,9 @@ from headlight.spec import ACTIVATIONS, POOLING_MODES
 # pooled vectors, and there were no prompts. 3: no task, labels or outputs.
 FORMAT_VERSION = 4
 PREVIOUS_VERSION = 3  # which is read, too
-# "rerank" and "classify" are of models that score, "rerank" by one number.
-TASKS = ("embed", "rerank", "classify")
+# "rerank" and "classify" are of models that score, "rerank" by one number; "sparse" is of models
+# that weight the terms of their vocabulary.
+TASKS = ("embed", "rerank", "classify", "sparse")
 # Far beyond any model, and small enough that sizes computed from them fit in 64 bits.
 MOST_LAYERS = MOST_HEADS = 1 << 10
 WIDEST = LONGEST = 1 << 20
@@ -201,6 +202,7 @@ class Manifest:
             labels=shape.count("labels", WIDEST, least=0) if "labels" in shape.values else 0,
             token_labels=shape.values.get("labels", 0) and shape.take("token_labels", bool),
             causal="causal" in shape.values and shape.take("causal", bool),
+            terms=shape.count("terms", MOST_IDS, least=0) if "terms" in shape.values else 0,
         )
         prompts = _prompts(top.child("prompts"))
         graphs = tuple(fields.record(Graph) for fields in top.children("graphs"))

@@ -38,6 +38,7 @@ ITEM_BYTES: Mapping[str, tuple[int, int]] = {
     "float16": (2, 17),
     "uint8": (1, 4),
     "uint16": (2, 6),
+    "uint32": (4, 11),
     "int8": (1, 5),
     "binary": (1, 5),
     "ubinary": (1, 4),

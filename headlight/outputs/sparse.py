@@ -1,0 +1,128 @@
+"""Sparse vectors: the terms of the vocabulary that a text has weight in, for an inverted index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from headlight.errors import InvalidInput, Reason
+from headlight.interface.checked_specs import checked_sparse
+from headlight.outputs.contract import messages, require
+from headlight.outputs.layout import Tensor
+from headlight.outputs.output import Item, Output
+from headlight.results import ModelRef, SparseVector, TokenList
+from headlight.spec import SparseSpec
+
+if TYPE_CHECKING:
+    from headlight.description import ModelDescription
+    from headlight.outputs.vector_forms import AvailableForms
+    from headlight.pb import headlight_pb2 as pb
+    from headlight.runtime.values import Architecture, Array, Arrays, Floats
+
+TERMS = "terms"  # the graph's output: float [B, vocabulary]
+INDICES = "sparse_indices"
+SPARSE = "outputs.sparse"
+USUAL = 1024  # terms, unless the caller says otherwise; a text has some hundreds
+
+
+class TermChoice(NamedTuple):
+    """How many terms a vector has, at most, and the least weight of each; 0: all, in their order.
+
+    The latter is for measurements alone.
+    """
+
+    terms: int
+    least: float
+    size: int
+
+
+class SparseVectors(Output):
+    """The largest weights of each input, by ascending term; behind the last, terms of weight 0."""
+
+    name = "sparse"
+    extras = (INDICES,)
+    axes = ("term",)
+    reads = (TERMS,)
+    tolerance = "sparse"
+    floor = 1e-5
+    by_number = True
+    plain = SparseSpec()
+
+    def checked(self, spec: SparseSpec, inputs: int) -> SparseSpec:
+        return checked_sparse(spec)
+
+    def given_by(self, architecture: Architecture) -> bool:
+        return architecture.terms > 0
+
+    def choose(
+        self, spec: SparseSpec, model: ModelDescription, forms: AvailableForms
+    ) -> TermChoice:
+        most = spec.top_k or USUAL
+        if spec.top_k is not None and not 1 <= spec.top_k <= model.terms:
+            raise InvalidInput(f"{SPARSE}.top_k", Reason.TERMS, value=most, most=model.terms)
+        if not 0 <= spec.min_weight < np.inf:
+            raise InvalidInput(f"{SPARSE}.min_weight", Reason.MIN_WEIGHT)
+        return TermChoice(min(most, model.terms), spec.min_weight, model.terms)
+
+    def whole(self, architecture: Architecture) -> TermChoice:
+        return TermChoice(0, 0.0, architecture.terms)
+
+    def one_size(self, choice: TermChoice) -> bool:
+        return True
+
+    def tensors(
+        self, choice: TermChoice, place: None, count: int, model: Architecture | ModelDescription
+    ) -> tuple[Tensor, ...]:
+        weights = Tensor("sparse", "float32", (choice.terms or choice.size,), self.axes)
+        if not choice.terms:
+            return (weights,)
+        return weights, Tensor(INDICES, "uint32", weights.shape, self.axes)
+
+    def cut(self, choice: TermChoice, item: Item, outputs: Arrays, row: int) -> Arrays:
+        weights = outputs[TERMS][row]
+        if not choice.terms:
+            return {"sparse": np.array(weights, np.float32)}
+        return dict(zip(("sparse", INDICES), largest(weights, choice), strict=True))
+
+    def usable(self, choice: TermChoice, result: Arrays, usual: bool) -> bool:
+        return bool(np.isfinite(result["sparse"]).all())
+
+    def graph_shapes(self, architecture: Architecture) -> dict[str, tuple[int, ...]]:
+        return {TERMS: (0, architecture.terms)}
+
+    def message_of(self, spec: SparseSpec) -> pb.SparseOutput:
+        message: pb.SparseOutput = messages().SparseOutput(
+            top_k=spec.top_k, min_weight=spec.min_weight
+        )
+        return message
+
+    def spec_of(self, message: pb.SparseOutput) -> SparseSpec:
+        top_k = message.top_k if message.HasField("top_k") else None
+        return SparseSpec(top_k=top_k, min_weight=message.min_weight)
+
+    def result(
+        self, choice: TermChoice, place: None, arrays: Arrays, tokens: TokenList, model: ModelRef
+    ) -> SparseVector:
+        weights, indices = arrays["sparse"], arrays[INDICES]
+        count = int(np.count_nonzero(weights))
+        require(not weights[count:].any(), "sparse has weights behind terms without one")
+        weights, indices = weights[:count], indices[:count].astype(np.uint32)
+        ascending = bool((indices[1:] > indices[:-1]).all())
+        within = not count or int(indices[-1]) < choice.size
+        require(ascending and within, f"{INDICES} are not terms of the vocabulary in their order")
+        return SparseVector(indices, weights, choice.size, model)
+
+
+def largest(weights: Floats, choice: TermChoice) -> tuple[Floats, Array]:
+    """Return the largest weights and their terms, float32 and uint32 [terms], by ascending term.
+
+    Of equal weights at the cut, those of the first terms are kept. Behind the last are zeros.
+    """
+    terms = np.flatnonzero((weights > 0) & (weights >= choice.least))
+    if len(terms) > choice.terms:
+        order = np.argsort(-weights[terms], kind="stable")[: choice.terms]
+        terms = np.sort(terms[order])
+    kept, indices = np.zeros(choice.terms, np.float32), np.zeros(choice.terms, np.uint32)
+    kept[: len(terms)], indices[: len(terms)] = weights[terms], terms
+    return kept, indices

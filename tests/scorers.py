@@ -1,4 +1,4 @@
-"""Small models that score, for the tests that need no other library."""
+"""Small models that score texts or terms, for the tests that need no other library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headlight_model.config import Dense, EncoderConfig, ScoreHead
+from headlight_model.config import Dense, EncoderConfig, ScoreHead, TermHead
 from tests.factory import small_config, write_checkpoint
 from tests.once import once
 
@@ -45,6 +45,13 @@ def decoder() -> EncoderConfig:
     return scoring(head, positions="rope", pooling="last", causal=True)
 
 
+def sparse() -> EncoderConfig:
+    """Return the config of a model that weights the terms of its vocabulary."""
+    return small_config(
+        positions="rope", layers=1, max_length=40, term_head=TermHead(layers=(LAYER,))
+    )
+
+
 def scoring(head: ScoreHead, **values: Any) -> EncoderConfig:
     return small_config(**values, normalize=False, score_head=head, max_length=40)
 
@@ -54,6 +61,7 @@ MAKERS: dict[str, Callable[[], EncoderConfig]] = {
     "classifier": classifier,
     "tagger": tagger,
     "decoder": decoder,
+    "sparse": sparse,
 }
 
 

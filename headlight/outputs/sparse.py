@@ -47,7 +47,6 @@ class SparseVectors(Output):
     tolerance = "sparse"
     floor = 1e-5
     by_number = True
-    plain = SparseSpec()
 
     def checked(self, spec: SparseSpec, inputs: int) -> SparseSpec:
         return checked_sparse(spec)

@@ -182,7 +182,7 @@ class Runtime(LocalEncoder):
                 pairs="pair" in manifest.accepts,
                 include_prompt=manifest.include_prompt,
                 pair_template=manifest.pair_template,
-                prompts_pairs=manifest.task != "embed",
+                prompts_pairs=manifest.task in ("rerank", "classify"),
             )
 
     def _shape_batches(self, tokens: int | None, multiple: int | None) -> None:

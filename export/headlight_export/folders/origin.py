@@ -208,7 +208,7 @@ def _read_foreign(
     ]
     length = _length(finished.config, recipe, config.get("max_position_embeddings"), max_length)
     about = f"{length}; {_about(finished.config.pooling, pooling_source, left)}"
-    purpose = "sparse" if terms else task_of(finished.config.score_head, task)
+    purpose = task_of(finished.config, task)
     template, source = _template(recipe, finished.config, purpose, tokenizer, pair_template)
     about += f"; pairs are read by {source}" if source else ""
     other = None if pools or terms else other_use(recipe.kind, config)
@@ -428,7 +428,7 @@ def _read_own(folder: Path) -> Origin:
         weights_sha256=sha256([folder / WEIGHTS]),
         recipe=recipe,
         about=_about(encoder.config.pooling, CONFIG, left),
-        task=task_of(encoder.config.score_head),
+        task=task_of(encoder.config),
     )
 
 

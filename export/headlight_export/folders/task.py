@@ -12,7 +12,7 @@ from typing import Any
 from headlight.runtime.bundle.manifest import TASKS
 from headlight_export.folders.model_folder import Refused
 from headlight_model.checkpoint import printable
-from headlight_model.config import ScoreHead
+from headlight_model.config import EncoderConfig
 
 SENTENCES = "SentenceTransformer"  # the model_type of models for vectors
 CROSS_ENCODER, CLASSIFIER = "CrossEncoder", "ForSequenceClassification"
@@ -101,14 +101,15 @@ def weights_terms(
     return True
 
 
-def task_of(head: ScoreHead | None, asked: str | None = None) -> str:
-    """Return the task of a model with such a head: with a single label it ranks.
+def task_of(config: EncoderConfig, asked: str | None = None) -> str:
+    """Return the task of a model with such heads: with a single label it ranks.
 
     Raises:
         Refused: `asked`, of --task, does not suit the head.
     """
+    head = config.score_head
     if head is None:
-        return "embed"
+        return "embed" if config.term_head is None else "sparse"
     if asked == "rerank" and (head.each_token or len(head.labels) != 1):
         raise Refused(
             f"--task rerank takes a model with one score, and this has {len(head.labels)}; "

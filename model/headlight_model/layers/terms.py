@@ -39,7 +39,9 @@ class TermWeights(nn.Module):
             x = layer(x)
         decoder = embedding if self.decoder is None else self.decoder
         parts = []
-        for rows, bias in zip(decoder.split(ROWS), self.bias.split(ROWS), strict=True):
+        for rows, bias in zip(
+            torch.split(decoder, ROWS), torch.split(self.bias, ROWS), strict=True
+        ):
             z = functional.relu(functional.linear(x, rows, bias)).masked_fill(hidden, 0)
             # The logarithm is monotone, so it may follow the maximum.
             parts.append(

@@ -13,7 +13,7 @@ from headlight_service.frontends.tei.tei_requests import auto_truncate
 POOLINGS = {"last": "last_token"}  # that have another name in the contract
 # Services of tei.v1 that need a model of one of these tasks. The others serve any model.
 NEEDED_TASKS = {
-    "tei.v1.Embed": {"embed"},
+    "tei.v1.Embed": {"embed", "sparse"},
     "tei.v1.Predict": {"classify", "rerank"},
     "tei.v1.Rerank": {"rerank"},
 }
@@ -62,7 +62,7 @@ def service_info(model: ServedModel, tokenization_workers: int) -> ServiceInfo:
         model_dtype=DTYPES.get(told.precision, told.precision),
         task=told.task,
         labels=told.labels,
-        pooling=POOLINGS.get(told.pooling, told.pooling),
+        pooling="splade" if told.terms else POOLINGS.get(told.pooling, told.pooling),
         max_concurrent_requests=max(1, model.admission.tokens.limit // model.max_length),
         max_input_length=model.max_length,
         max_batch_tokens=model.most_tokens,

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from headlight.description import ModelDescription
+from headlight.outputs.sparse import INDICES
 from headlight.reasons import Phrase, Reason
 from headlight.refusals import Code, Edge, Refusal
 from headlight.runtime.tokenization.input_checks import Truncation
-from headlight.spec import PooledSpec
+from headlight.runtime.values import Floats
+from headlight.spec import PooledSpec, SparseSpec
 from headlight_service.core.models import ServedModel
+from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import OutputSpec, Request
 
 NO_DECODING = "the service turns no ids into text; decode with the model's tokenizer"
 Direction = Literal["right", "left"]
 CUTS: dict[Direction, Truncation] = {"right": "cut_end", "left": "cut_start"}
 TOKEN_VECTORS = OutputSpec(pooled=False, tokens=True)
+TERMS = OutputSpec(pooled=False, sparse=SparseSpec())
 # Words of the contract: without prompts as texts, and with its own name of truncation.
 SENTENCES: Mapping[Reason | Phrase, str] = {
     Reason.NO_PROMPTS: "is not a prompt of this model; it has none",
@@ -31,6 +38,7 @@ NAMES = {
     "outputs.pooled.dimensions": "dimensions",
     "outputs.pooled.normalize": "normalize",
     "outputs.tokens": "inputs",
+    "outputs.sparse": "inputs",
 }
 ONE_TEXT = Edge(
     SENTENCES,
@@ -110,3 +118,10 @@ def gives_no(model: ModelDescription, what: str, calls: Mapping[str, str]) -> st
     args = {"what": what, "names": ", ".join(model.outputs)}
     problem = ONE_TEXT.message(Refusal(Code.INTERNAL, (), Reason.GIVES_NO, args))
     return f"{problem}; call {calls[model.task]}"
+
+
+def terms_of(answer: Answer) -> Iterator[tuple[NDArray[np.uint32], Floats]]:
+    """Yield the terms of each input, ascending, and their weights, those above 0."""
+    for result in answer.results:
+        count = np.count_nonzero(result["sparse"])
+        yield result[INDICES][:count], result["sparse"][:count]

@@ -16,6 +16,7 @@ from headlight_service.frontends.contract.answer_encoding import raw
 from headlight_service.frontends.grpc.tei import tei_messages as pb
 from headlight_service.frontends.scoring import Scored, scored
 from headlight_service.frontends.tei.service_info import ComputeReport, compute_report
+from headlight_service.frontends.tei.tei_requests import terms_of
 from headlight_service.frontends.tei.token_table import token_rows
 
 METADATA_BYTES = 128  # at most, with the tag and length of the numbers
@@ -24,7 +25,7 @@ FIRST_FIELD = b"\x0a"  # tag of field 1 with a length: a message, or packed numb
 
 
 class VectorForm:
-    """The answer to one text: its vector, or one vector for each of its tokens.
+    """The answer to one text: its vector, one vector for each of its tokens, or its terms.
 
     Attributes:
         report: size and times of the answer, set by `encode`.
@@ -40,6 +41,8 @@ class VectorForm:
         overhead = METADATA_BYTES
         if "tokens" in prepared.selection:
             overhead += ROW_BYTES * prepared.tokens
+        if "sparse" in prepared.selection:
+            overhead += ROW_BYTES * prepared.selection["sparse"].terms
         size, most = overhead + prepared.data_bytes, self._model.limits.max_unary_response_bytes
         if size > most:
             raise _too_large(size, most, Phrase.SHORTEN_OR_STREAM)
@@ -52,9 +55,16 @@ class VectorForm:
         metadata = _metadata(self.report)
         # Protobuf merges concatenated messages; packed floats are the array's own bytes.
         rest = pb.EmbedResponse(metadata=metadata).SerializeToString()
+        if "sparse" in result:
+            [terms] = terms_of(answer)
+            values = [
+                pb.SparseValue(index=int(term), value=float(value))
+                for term, value in zip(*terms, strict=True)
+            ]
+            return pb.EmbedSparseResponse(sparse_embeddings=values).SerializeToString() + rest
         if "tokens" not in result:
             return packed(result["pooled"]) + rest
-        # EmbedAllResponse has its metadata in the same field.
+        # The other responses have their metadata in the same field.
         return b"".join([*map(_row, result["tokens"]), rest])
 
 

@@ -16,6 +16,7 @@ from headlight_service.frontends.grpc.tei.tei_answers import (
 from headlight_service.frontends.grpc.transport.grpc_call import Call
 from headlight_service.frontends.scoring import SCORES, check_ranks, check_scores
 from headlight_service.frontends.tei.tei_requests import (
+    TERMS,
     TOKEN_VECTORS,
     Direction,
     pooled_output,
@@ -30,10 +31,12 @@ DIRECTIONS: dict[int, Direction] = {
 
 
 def decode_embed(
-    message: pb.EmbedRequest | pb.EmbedAllRequest, model: ServedModel, call: Call
+    message: pb.EmbedRequest | pb.EmbedAllRequest | pb.EmbedSparseRequest,
+    model: ServedModel,
+    call: Call,
 ) -> tuple[Request, VectorForm]:
-    """Return the request of a message to Embed or EmbedAll. Raises InvalidInput."""
-    outputs = TOKEN_VECTORS
+    """Return the request of a message to Embed, EmbedAll or EmbedSparse. Raises InvalidInput."""
+    outputs = TERMS if isinstance(message, pb.EmbedSparseRequest) else TOKEN_VECTORS
     if isinstance(message, pb.EmbedRequest):
         outputs = pooled_output(
             normalize=message.normalize if message.HasField("normalize") else True,
@@ -107,6 +110,7 @@ def _scores(
 def _direction(
     message: pb.EmbedRequest
     | pb.EmbedAllRequest
+    | pb.EmbedSparseRequest
     | pb.RerankRequest
     | pb.PredictRequest
     | pb.PredictPairRequest,

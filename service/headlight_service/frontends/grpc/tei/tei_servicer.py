@@ -41,9 +41,15 @@ MODEL_TYPES = {
     "embed": pb.MODEL_TYPE_EMBEDDING,
     "rerank": pb.MODEL_TYPE_RERANKER,
     "classify": pb.MODEL_TYPE_CLASSIFIER,
+    "sparse": pb.MODEL_TYPE_EMBEDDING,
 }
 NO_RANK_STREAM = "a ranking needs all texts: call tei.v1.Rerank with them in one message"
-CALLS = {"embed": "tei.v1.Embed", "rerank": "tei.v1.Rerank", "classify": "tei.v1.Predict"}
+CALLS = {
+    "embed": "tei.v1.Embed",
+    "rerank": "tei.v1.Rerank",
+    "classify": "tei.v1.Predict",
+    "sparse": "tei.v1.Embed/EmbedSparse",
+}
 
 
 class TeiServicer:
@@ -75,6 +81,10 @@ class TeiServicer:
     def EmbedAll(self, request: pb.EmbedAllRequest, call: Call) -> bytes:
         return self._vectors(request, call)
 
+    def EmbedSparse(self, request: pb.EmbedSparseRequest, call: Call) -> bytes:
+        call.edge, model = ONE_TEXT, self._model_for("sparse vectors", "sparse")
+        return self._answered(call, model, *decode_embed(request, model, call))
+
     def Predict(self, request: pb.PredictRequest, call: Call) -> bytes:
         return self._labels(request, call)
 
@@ -96,6 +106,10 @@ class TeiServicer:
         await self._stream(VectorStream, requests, call)
 
     async def EmbedAllStream(self, requests: AsyncIterator[Any], call: Call) -> None:
+        await self._stream(VectorStream, requests, call)
+
+    async def EmbedSparseStream(self, requests: AsyncIterator[Any], call: Call) -> None:
+        self._model_for("sparse vectors", "sparse")
         await self._stream(VectorStream, requests, call)
 
     async def PredictStream(self, requests: AsyncIterator[Any], call: Call) -> None:
@@ -148,9 +162,6 @@ class TeiServicer:
 
     # The methods below need another model, or a part that the service does not have.
 
-    def _no_sparse(self, request: Any, call: Call) -> NoReturn:
-        raise _gives_no(self._pipeline.models.get(), "sparse vectors")
-
     def _no_rank_stream(self, request: Any, call: Call) -> NoReturn:
         self._model_for("ranks", "rerank")
         raise NotServed(NO_RANK_STREAM)
@@ -158,7 +169,6 @@ class TeiServicer:
     def _no_decoding(self, request: Any, call: Call) -> NoReturn:
         raise NotServed(NO_DECODING)
 
-    EmbedSparse = EmbedSparseStream = _no_sparse
     RerankStream = _no_rank_stream
     Decode = DecodeStream = _no_decoding
 

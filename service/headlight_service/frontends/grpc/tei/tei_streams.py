@@ -21,14 +21,15 @@ from headlight_service.frontends.scoring import LABELLING
 
 
 class VectorStream(RequestStream[Message, Message]):
-    """EmbedStream or EmbedAllStream."""
+    """EmbedStream, EmbedAllStream or EmbedSparseStream."""
 
     ordered = True
 
     def decode(self, request: Any) -> Decoded[Message]:
-        model = self._pipeline.models.get("", "embed")
+        sparse = isinstance(request, pb.EmbedSparseRequest)
+        model = self._pipeline.models.get("", "sparse" if sparse else "embed")
         decoded, form = decode_embed(request, model, self._call)
-        response: type[Message] = pb.EmbedAllResponse
+        response: type[Message] = pb.EmbedSparseResponse if sparse else pb.EmbedAllResponse
         if isinstance(request, pb.EmbedRequest):
             response = pb.EmbedResponse
 

@@ -31,10 +31,12 @@ from headlight_service.frontends.tei.service_info import compute_report, service
 from headlight_service.frontends.tei.tei_requests import (
     NO_DECODING,
     SEVERAL_TEXTS,
+    TERMS,
     TOKEN_VECTORS,
     Direction,
     gives_no,
     pooled_output,
+    terms_of,
     tokenize_request,
     truncation_of,
 )
@@ -58,8 +60,19 @@ ERRORS: dict[Code | None, tuple[int, str]] = {
     Code.INTERNAL: (424, "Backend"),
 }
 TYPES = {424: "Backend", 429: "Overloaded", 501: "Backend", 503: "Unhealthy"}
-MODEL_TYPES = {"embed": "embedding", "rerank": "reranker", "classify": "classifier"}
-CALLS = {"embed": "POST /embed", "rerank": "POST /rerank", "classify": "POST /predict"}  # by task
+MODEL_TYPES = {
+    "embed": "embedding",
+    "rerank": "reranker",
+    "classify": "classifier",
+    "sparse": "embedding",
+}
+CALLS = {  # by task
+    "embed": "POST /embed",
+    "rerank": "POST /rerank",
+    "classify": "POST /predict",
+    "sparse": "POST /embed_sparse",
+}
+TERM_BYTES = 5.0  # of JSON for each byte of a term and its weight
 
 
 def routes(door: Door) -> list[Route]:
@@ -74,7 +87,7 @@ def routes(door: Door) -> list[Route]:
         Route("GET", "/info", _info),
         Route("POST", "/rerank", _rerank),
         Route("POST", "/predict", _predict),
-        Route("POST", "/embed_sparse", _refuse_sparse),
+        Route("POST", "/embed_sparse", _embed_sparse),
         Route("POST", "/decode", _refuse_decoding),
     ]
 
@@ -93,8 +106,9 @@ def encode_error(refusal: Refusal) -> Response:
 
 async def _any(exchange: Exchange) -> Response:
     task = exchange.door.pipeline.models.get().description.task
-    if task != "embed":
-        return await (_rerank if task == "rerank" else _predict)(exchange)
+    others = {"rerank": _rerank, "classify": _predict, "sparse": _embed_sparse}
+    if task in others:
+        return await others[task](exchange)
     answer = await exchange.decoded(_any_request)
     return await answer(exchange)
 
@@ -145,6 +159,28 @@ def _embed_all_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Served
     model = exchange.door.pipeline.models.get("", "embed")
     with counted(model):
         return model, _request(model, _inputs(body.get("inputs"), model), TOKEN_VECTORS, body)
+
+
+async def _embed_sparse(exchange: Exchange) -> Response:
+    _check_task(exchange, "sparse vectors", "sparse")
+    model, request = await exchange.decoded(_embed_sparse_request)
+    form = JsonForm(model.limits, TERM_BYTES)
+    answer, headers = await _answered(exchange, model, request, form)
+
+    def encode() -> Response:
+        every = [
+            [{"index": int(term), "value": value} for term, value in zip(*terms, strict=True)]
+            for terms in terms_of(answer)
+        ]
+        return json_response(every, headers=headers)
+
+    return await exchange.encoded(encode, form.size)
+
+
+def _embed_sparse_request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request]:
+    model = exchange.door.pipeline.models.get("", "sparse")
+    with counted(model):
+        return model, _request(model, _inputs(body.get("inputs"), model), TERMS, body)
 
 
 async def _similarity(exchange: Exchange) -> Response:
@@ -225,7 +261,7 @@ async def _info(exchange: Exchange) -> Response:
     unknown = dict.fromkeys(("sha", "docker_label", "max_batch_requests"))
     names = {
         "served_model_name": told["model_id"],
-        "model_type": {MODEL_TYPES[task]: {"pooling": pooling} if task == "embed" else about},
+        "model_type": {MODEL_TYPES[task]: about if labels else {"pooling": pooling}},
     }
     return json_response({**told, **names, **unknown})
 
@@ -350,11 +386,6 @@ def _check_task(exchange: Exchange, what: str, *tasks: str) -> None:
     model = exchange.door.pipeline.models.get("", *tasks).description
     if model.task not in tasks:
         raise refused(424, gives_no(model, what, CALLS))
-
-
-async def _refuse_sparse(exchange: Exchange) -> NoReturn:
-    model = exchange.door.pipeline.models.get().description
-    raise refused(424, gives_no(model, "sparse vectors", CALLS))
 
 
 async def _refuse_decoding(exchange: Exchange) -> NoReturn:

@@ -1,0 +1,66 @@
+"""Sparse vectors by each door: gRPC, JSON and text-embeddings-inference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from headlight import AsyncClient, InvalidInput, SparseVector
+from headlight.runtime import Runtime
+from headlight_service.frontends.grpc.tei import tei_messages as pb
+from tests import scorers
+from tests.service.conftest import Serve
+from tests.service.frontends.grpc.tei.tei_calls import call, call_stream
+from tests.service.frontends.http.http_service import http_service
+
+TEXTS = ["red", "a planet, and more of it", "green"]
+
+
+@pytest.fixture(scope="module")
+def weighting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    with Runtime(scorers.bundle(tmp_path_factory, "sparse"), threads=1) as runtime:
+        yield runtime
+
+
+def same(terms: dict[int, float], expected: SparseVector) -> None:
+    assert [*terms] == expected.indices.tolist()
+    np.testing.assert_allclose([*terms.values()], expected.values, rtol=1e-5)
+
+
+async def test_the_contract_and_tei_over_grpc(serve: Serve, weighting: Runtime) -> None:
+    expected = weighting.encode_sparse(TEXTS)
+    assert len({len(each.indices) for each in expected}) > 1
+    async with serve(weighting) as service, AsyncClient(service.target) as client:
+        for ours, each in zip(await client.encode_sparse(TEXTS), expected, strict=True):
+            same(dict(zip(ours.indices.tolist(), ours.values.tolist(), strict=True)), each)
+        short = (await client.encode_sparse(TEXTS, top_k=3, min_weight=0.01))[1]
+        assert set(short.indices) <= set(expected[1].indices)
+        assert len(short.indices) == 3
+        with pytest.raises(InvalidInput, match=r"outputs\.sparse\.top_k: is 9999; this model"):
+            await client.encode_sparse(TEXTS, top_k=9999)
+        requests = [pb.EmbedSparseRequest(inputs=text) for text in TEXTS]
+        answer = await call(service.channel, "EmbedSparse", requests[0])
+        streamed = await call_stream(service.channel, "EmbedSparseStream", requests)
+        assert answer.metadata.compute_tokens > 0
+        for found, each in zip([answer, *streamed], [expected[0], *expected], strict=True):
+            same({one.index: one.value for one in found.sparse_embeddings}, each)
+
+
+def test_json_and_tei_over_http(weighting: Runtime) -> None:
+    expected = weighting.encode_sparse(TEXTS)
+    with http_service(weighting) as service:
+        for path in ("/embed_sparse", "/"):
+            reply = service.ask(path, {"inputs": TEXTS})
+            assert reply.status == 200, reply.body
+            for row, each in zip(reply.json, expected, strict=True):
+                same({one["index"]: one["value"] for one in row}, each)
+        body = {"inputs": [{"text": TEXTS[0]}], "outputs": {"sparse": {"top_k": 2}}}
+        answer = service.ask("/v1/encode", body).json
+        [best] = weighting.encode_sparse(TEXTS[0], top_k=2)
+        assert answer["sparse_indices"]["data"] == [best.indices.tolist()]
+        np.testing.assert_allclose(answer["sparse"]["data"][0], best.values, rtol=1e-5)
+        info = service.ask("/info", method="GET").json
+        assert info["model_type"] == {"embedding": {"pooling": "splade"}}
+        assert service.ask("/rerank", {"query": "a", "texts": ["b"]}).status == 424

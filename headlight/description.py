@@ -118,7 +118,6 @@ class ModelDescription:
         token_labels: whether each token has scores, and not the text.
         activation: from logits to scores: "identity", "sigmoid" or "softmax"; empty: the model
             gives no scores.
-        terms: terms of the vocabulary that sparse vectors weight; 0: the model gives none.
         names: all names by which the service knows it; empty: of a runtime without a service, and
             of a service of an earlier release.
     """
@@ -157,7 +156,6 @@ class ModelDescription:
     labels: tuple[str, ...] = ()
     token_labels: bool = False
     activation: str = ""
-    terms: int = 0
     names: tuple[str, ...] = ()
 
     @property

@@ -52,20 +52,20 @@ class SparseVectors(Output):
         return checked_sparse(spec)
 
     def given_by(self, architecture: Architecture) -> bool:
-        return architecture.terms > 0
+        return architecture.terms
 
     def choose(
         self, spec: SparseSpec, model: ModelDescription, forms: AvailableForms
     ) -> TermChoice:
         most = spec.top_k or USUAL
-        if spec.top_k is not None and not 1 <= spec.top_k <= model.terms:
-            raise InvalidInput(f"{SPARSE}.top_k", Reason.TERMS, value=most, most=model.terms)
+        if spec.top_k is not None and not 1 <= spec.top_k <= model.vocab_size:
+            raise InvalidInput(f"{SPARSE}.top_k", Reason.TERMS, value=most, most=model.vocab_size)
         if not 0 <= spec.min_weight < np.inf:
             raise InvalidInput(f"{SPARSE}.min_weight", Reason.MIN_WEIGHT)
-        return TermChoice(min(most, model.terms), spec.min_weight, model.terms)
+        return TermChoice(min(most, model.vocab_size), spec.min_weight, model.vocab_size)
 
     def whole(self, architecture: Architecture) -> TermChoice:
-        return TermChoice(0, 0.0, architecture.terms)
+        return TermChoice(0, 0.0, architecture.vocab_size)
 
     def one_size(self, choice: TermChoice) -> bool:
         return True
@@ -88,7 +88,7 @@ class SparseVectors(Output):
         return bool(np.isfinite(result["sparse"]).all())
 
     def graph_shapes(self, architecture: Architecture) -> dict[str, tuple[int, ...]]:
-        return {TERMS: (0, architecture.terms)}
+        return {TERMS: (0, architecture.vocab_size)}
 
     def message_of(self, spec: SparseSpec) -> pb.SparseOutput:
         message: pb.SparseOutput = messages().SparseOutput(

@@ -1019,7 +1019,7 @@ class ListedModel(_message.Message):
     def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., names: _Optional[_Iterable[str]] = ..., task: _Optional[str] = ..., default: bool = ...) -> None: ...
 
 class ModelInfo(_message.Message):
-    __slots__ = ("positions", "layers", "heads", "dim", "vocab_size", "trained_length", "max_length", "pooling", "normalized", "accepts", "outputs", "pooled_dim", "prompts", "default_prompt", "include_prompt", "trained_dimensions", "similarity", "pooled_dtypes", "int8_dimensions", "special_tokens", "truncation", "task", "labels", "activation", "token_labels", "terms")
+    __slots__ = ("positions", "layers", "heads", "dim", "vocab_size", "trained_length", "max_length", "pooling", "normalized", "accepts", "outputs", "pooled_dim", "prompts", "default_prompt", "include_prompt", "trained_dimensions", "similarity", "pooled_dtypes", "int8_dimensions", "special_tokens", "truncation", "task", "labels", "activation", "token_labels")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     LAYERS_FIELD_NUMBER: _ClassVar[int]
     HEADS_FIELD_NUMBER: _ClassVar[int]
@@ -1045,7 +1045,6 @@ class ModelInfo(_message.Message):
     LABELS_FIELD_NUMBER: _ClassVar[int]
     ACTIVATION_FIELD_NUMBER: _ClassVar[int]
     TOKEN_LABELS_FIELD_NUMBER: _ClassVar[int]
-    TERMS_FIELD_NUMBER: _ClassVar[int]
     positions: str
     layers: int
     heads: int
@@ -1071,8 +1070,7 @@ class ModelInfo(_message.Message):
     labels: _containers.RepeatedScalarFieldContainer[str]
     activation: str
     token_labels: bool
-    terms: int
-    def __init__(self, positions: _Optional[str] = ..., layers: _Optional[int] = ..., heads: _Optional[int] = ..., dim: _Optional[int] = ..., vocab_size: _Optional[int] = ..., trained_length: _Optional[int] = ..., max_length: _Optional[int] = ..., pooling: _Optional[str] = ..., normalized: bool = ..., accepts: _Optional[_Iterable[str]] = ..., outputs: _Optional[_Iterable[str]] = ..., pooled_dim: _Optional[int] = ..., prompts: _Optional[_Iterable[_Union[NamedPrompt, _Mapping]]] = ..., default_prompt: _Optional[str] = ..., include_prompt: bool = ..., trained_dimensions: _Optional[_Iterable[int]] = ..., similarity: _Optional[str] = ..., pooled_dtypes: _Optional[_Iterable[_Union[DataType, str]]] = ..., int8_dimensions: _Optional[_Iterable[int]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., task: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., activation: _Optional[str] = ..., token_labels: bool = ..., terms: _Optional[int] = ...) -> None: ...
+    def __init__(self, positions: _Optional[str] = ..., layers: _Optional[int] = ..., heads: _Optional[int] = ..., dim: _Optional[int] = ..., vocab_size: _Optional[int] = ..., trained_length: _Optional[int] = ..., max_length: _Optional[int] = ..., pooling: _Optional[str] = ..., normalized: bool = ..., accepts: _Optional[_Iterable[str]] = ..., outputs: _Optional[_Iterable[str]] = ..., pooled_dim: _Optional[int] = ..., prompts: _Optional[_Iterable[_Union[NamedPrompt, _Mapping]]] = ..., default_prompt: _Optional[str] = ..., include_prompt: bool = ..., trained_dimensions: _Optional[_Iterable[int]] = ..., similarity: _Optional[str] = ..., pooled_dtypes: _Optional[_Iterable[_Union[DataType, str]]] = ..., int8_dimensions: _Optional[_Iterable[int]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., task: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., activation: _Optional[str] = ..., token_labels: bool = ...) -> None: ...
 
 class NamedPrompt(_message.Message):
     __slots__ = ("name", "text")

@@ -64,5 +64,4 @@ def describe(
         labels=manifest.labels,
         token_labels=architecture.token_labels,
         activation=manifest.activation,
-        terms=architecture.terms,
     )

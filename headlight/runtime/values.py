@@ -33,7 +33,7 @@ class Architecture:
     labels: int = 0  # scores of a text, or of each token; 0: the model gives vectors alone
     token_labels: bool = False  # each token has scores
     causal: bool = False  # a token sees itself and earlier tokens alone
-    terms: int = 0  # weights of a text, for a sparse index; 0: the model gives none
+    terms: bool = False  # a text has a weight for each term of the vocabulary
 
 
 class Tokenized(NamedTuple):

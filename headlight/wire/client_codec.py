@@ -219,7 +219,6 @@ def from_model(response: pb.GetModelResponse) -> ModelDescription:
         labels=tuple(info.labels),
         token_labels=info.token_labels,
         activation=info.activation,
-        terms=info.terms,
         names=tuple(response.names),
         variants=tuple((variant.provider, variant.precision) for variant in response.variants),
         parity=tuple(

@@ -62,7 +62,7 @@ def write_parts(
         labels=0 if head is None else len(head.labels),
         token_labels=head is not None and head.each_token,
         causal=config.causal,
-        terms=0 if config.term_head is None else config.vocab_size,
+        terms=config.term_head is not None,
     )
     rounding = reference.own_rounding(SEED)
     rounded = {output: max(SLACK * error, limits[output]) for output, error in rounding.items()}

@@ -202,7 +202,7 @@ class Manifest:
             labels=shape.count("labels", WIDEST, least=0) if "labels" in shape.values else 0,
             token_labels=shape.values.get("labels", 0) and shape.take("token_labels", bool),
             causal="causal" in shape.values and shape.take("causal", bool),
-            terms=shape.count("terms", MOST_IDS, least=0) if "terms" in shape.values else 0,
+            terms="terms" in shape.values and shape.take("terms", bool),
         )
         prompts = _prompts(top.child("prompts"))
         graphs = tuple(fields.record(Graph) for fields in top.children("graphs"))

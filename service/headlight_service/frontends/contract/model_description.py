@@ -40,7 +40,6 @@ def describe(model: ServedModel, models: Models) -> pb.GetModelResponse:
         labels=told.labels,
         token_labels=told.token_labels,
         activation=told.activation,
-        terms=told.terms,
     )
     return pb.GetModelResponse(
         model=model_ref(told.ref),

@@ -62,7 +62,7 @@ def service_info(model: ServedModel, tokenization_workers: int) -> ServiceInfo:
         model_dtype=DTYPES.get(told.precision, told.precision),
         task=told.task,
         labels=told.labels,
-        pooling="splade" if told.terms else POOLINGS.get(told.pooling, told.pooling),
+        pooling="splade" if told.task == "sparse" else POOLINGS.get(told.pooling, told.pooling),
         max_concurrent_requests=max(1, model.admission.tokens.limit // model.max_length),
         max_input_length=model.max_length,
         max_batch_tokens=model.most_tokens,

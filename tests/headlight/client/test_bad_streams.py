@@ -5,9 +5,7 @@ Unrequested frames, sizes beyond the request, and messages that are too large.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import inspect
 import itertools
 import threading
 import time
@@ -18,26 +16,31 @@ import grpc
 import numpy as np
 import pytest
 
-from headlight import AsyncClient, AttentionSpec, BadAnswer, Client, InvalidInput
+from headlight import AttentionSpec, BadAnswer, InvalidInput
 from headlight.client.call_flow import Retries
 from headlight.client.calls.list_work import STOCK_MESSAGE_BYTES
-from headlight.errors import DeadlineExceeded, HeadlightError, Overloaded, Unavailable
+from headlight.errors import DeadlineExceeded, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
-from headlight.wire.status_errors import LONGEST_DELAY_SECONDS, error_of_status, retry_after_seconds
+from headlight.wire.status_errors import LONGEST_DELAY_SECONDS
+from tests.headlight.conftest import Open
 from tests.headlight.fake_model import HEADS, LAYERS
-from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits
+from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits, serving
 
 SECONDS = 60  # timeout of the client and of waits for the server; no test reaches it
 TEXT = "one two three"
 Frames: TypeAlias = list[pb.EncodeStreamResponse]
 Method: TypeAlias = "Callable[[Any], Any]"
-Ask: TypeAlias = "Callable[[Method], Any]"
 
 STREAMED: dict[str, Method] = {
     "attend": lambda client: client.attend(TEXT),
     "tokens": lambda client: client.encode_tokens([TEXT]),
     "hidden": lambda client: client.hidden(TEXT),
-    "pieces": lambda client: client.attention_pieces(TEXT, AttentionSpec()),
+    "pieces": lambda client: list(client.attention_pieces(TEXT, AttentionSpec())),
+}
+METHODS: dict[str, Method] = {
+    **STREAMED,
+    "encode": lambda client: client.encode(TEXT),
+    "tokenize": lambda client: client.tokenize(TEXT),
 }
 
 
@@ -62,28 +65,10 @@ def servicer() -> Streaming:
     return Streaming(limits)
 
 
-@pytest.fixture(params=["blocking", "asyncio"])
-def ask(request: pytest.FixtureRequest, target: str) -> Ask:
-    """Call a fresh client of either kind."""
-
-    def blocking(method: Method) -> Any:
-        with Client(target, timeout=SECONDS) as client:
-            found = method(client)
-            return list(found) if inspect.isgenerator(found) else found
-
-    async def awaited(method: Method) -> Any:
-        async with AsyncClient(target, timeout=SECONDS) as client:
-            found = method(client)
-            return [piece async for piece in found] if inspect.isasyncgen(found) else await found
-
-    return blocking if request.param == "blocking" else lambda method: asyncio.run(awaited(method))
-
-
-def endless(
-    frame: pb.EncodeStreamResponse,
-) -> Callable[[Frames], Iterator[pb.EncodeStreamResponse]]:
-    """Yield the first frame of an answer, and then one without end."""
-    return lambda frames: itertools.chain(frames[:1], itertools.repeat(frame))
+@pytest.fixture
+def client(open_client: Open) -> Any:
+    """Return a client of either kind."""
+    return open_client(timeout=SECONDS)
 
 
 def of_unknown_ids(frames: Frames) -> Iterator[pb.EncodeStreamResponse]:
@@ -110,17 +95,17 @@ def of_whole_answers(frames: Frames) -> Iterator[pb.EncodeStreamResponse]:
 ENDLESS = [of_unknown_ids, of_empty_frames, of_one_chunk, of_empty_chunks, of_whole_answers]
 
 
-@pytest.mark.parametrize("method", STREAMED)
+@pytest.mark.parametrize("method", ["tokens", "pieces"])
 @pytest.mark.parametrize("change", ENDLESS)
 def test_an_endless_stream_is_cancelled(
-    ask: Ask,
+    client: Any,
     servicer: Streaming,
     method: str,
     change: Callable[[Frames], Iterator[pb.EncodeStreamResponse]],
 ) -> None:
     servicer.change_frames = change
     with pytest.raises(BadAnswer):
-        ask(STREAMED[method])
+        STREAMED[method](client)
     assert servicer.ended.wait(SECONDS), "the call was not cancelled"
 
 
@@ -171,7 +156,7 @@ TOO_LARGE = [
 
 @pytest.mark.parametrize(("method", "change", "says"), TOO_LARGE)
 def test_no_more_memory_is_reserved_than_the_request_allows(
-    ask: Ask,
+    client: Any,
     servicer: Streaming,
     method: str,
     change: Callable[[Frames], Frames],
@@ -188,22 +173,22 @@ def test_no_more_memory_is_reserved_than_the_request_allows(
     monkeypatch.setattr("headlight.wire.reassembly.np.empty", counted)
     servicer.change_frames = change
     with pytest.raises(BadAnswer, match=says):
-        ask(STREAMED[method])
+        STREAMED[method](client)
     assert max(reserved, default=0) < 10_000
 
 
 def test_a_text_cannot_have_more_tokens_than_its_characters_make(
-    ask: Ask, servicer: Streaming
+    client: Any, servicer: Streaming
 ) -> None:
     servicer.max_length = 2**20
     servicer.change_frames = announced("attention", lambda n: (LAYERS, HEADS, n, n), tokens=2**16)
     with pytest.raises(BadAnswer, match=r"token_count is 65536, and 1 \.\. "):
-        ask(STREAMED["attend"])
+        STREAMED["attend"](client)
 
 
 @pytest.mark.parametrize("method", ["encode", "attend", "pieces"])
 def test_a_message_larger_than_the_request_allows_is_not_read(
-    ask: Ask, servicer: Streaming, method: str
+    client: Any, servicer: Streaming, method: str
 ) -> None:
     def swollen(response: pb.EncodeResponse) -> None:
         response.model.version = "x" * (STOCK_MESSAGE_BYTES + 1)
@@ -213,11 +198,11 @@ def test_a_message_larger_than_the_request_allows_is_not_read(
     with pytest.raises(
         BadAnswer, match=r"larger than any answer to this request .*larger than max"
     ):
-        ask(STREAMED.get(method) or (lambda client: client.encode(TEXT)))
+        METHODS[method](client)
 
 
 def test_a_legitimately_large_token_list_is_an_error_of_the_caller(
-    ask: Ask, servicer: Streaming
+    client: Any, servicer: Streaming
 ) -> None:
     def swollen(response: pb.TokenizeResponse) -> None:
         response.model.version = "x" * (STOCK_MESSAGE_BYTES + 1)
@@ -225,43 +210,20 @@ def test_a_legitimately_large_token_list_is_an_error_of_the_caller(
     servicer.change_tokens = swollen
     servicer.limits.max_unary_response_bytes = 2**50
     with pytest.raises(BadAnswer, match="larger than max"):
-        ask(lambda client: client.tokenize(["one"]))
+        client.tokenize(["one"])
     with pytest.raises(InvalidInput, match="send or ask for less"):
-        ask(lambda client: client.tokenize(["word " * 60_000]))
+        client.tokenize(["word " * 60_000])
 
 
-def test_long_error_messages_of_a_server_are_truncated(ask: Ask, servicer: Streaming) -> None:
+def test_long_error_messages_of_a_server_are_truncated(client: Any, servicer: Streaming) -> None:
     def talkative(response: pb.EncodeResponse) -> None:
         response.attention_map.axes[0] = "\x1b[2J" + "layer" * 100_000
 
     servicer.change_answer = talkative
     with pytest.raises(BadAnswer) as caught:
-        ask(STREAMED["attend"])
+        STREAMED["attend"](client)
     assert len(str(caught.value)) < 1000
     assert str(caught.value).isprintable()
-
-
-# Pushback.
-
-NOT_A_TIME = ("-1", "-9223372036854775808", "NaN", "inf", "1e9", "0x10", "", "٣", "1.5")
-
-
-@pytest.mark.parametrize("pushback", NOT_A_TIME)
-def test_an_invalid_pushback_means_no_retry(pushback: str) -> None:
-    assert retry_after_seconds(((("grpc-retry-pushback-ms"), pushback),)) is None
-
-
-@pytest.mark.parametrize("pushback", [str(2**31), str(2**63), str(2**64), "9" * 500, "9" * 5000])
-def test_a_huge_pushback_is_limited_to_a_day(pushback: str) -> None:
-    assert retry_after_seconds((("grpc-retry-pushback-ms", pushback),)) == LONGEST_DELAY_SECONDS
-
-
-def test_a_huge_pushback_in_a_stream_is_limited_to_a_day() -> None:
-    error = error_of_status(
-        pb.Status(code=8, message="the queue is full", retry_after_ms=2**32 - 1)
-    )
-    assert isinstance(error, Overloaded)
-    assert error.retry_after_seconds == LONGEST_DELAY_SECONDS
 
 
 @pytest.mark.parametrize("seconds", [59.0, 3600.0, LONGEST_DELAY_SECONDS, 2.0**63])
@@ -284,16 +246,12 @@ def shed(pushback: str) -> Refusal:
 
 @pytest.mark.parametrize("method", ["encode", "attend", "tokenize", "pieces"])
 def test_a_pushback_beyond_the_timeout_raises_the_server_error_at_once(
-    ask: Ask, servicer: Streaming, method: str
+    client: Any, servicer: Streaming, method: str
 ) -> None:
     begun = time.monotonic()
-    unary: dict[str, Method] = {
-        "encode": lambda client: client.encode(TEXT),
-        "tokenize": lambda client: client.tokenize(TEXT),
-    }
     servicer.refusals.append(shed("4000000000"))
     with pytest.raises(Overloaded, match="the queue is full") as caught:
-        ask(unary.get(method) or STREAMED[method])
+        METHODS[method](client)
     assert caught.value.retry_after_seconds is not None
     assert (
         LONGEST_DELAY_SECONDS - SECONDS < caught.value.retry_after_seconds <= LONGEST_DELAY_SECONDS
@@ -313,15 +271,11 @@ class Away(FakeServicer):
         abort(context, Refusal(grpc.StatusCode.UNAVAILABLE, "away", trailing))
 
 
-async def test_the_timeout_bounds_retry_waits_of_grpc() -> None:
-    from tests.headlight.fake_server import serving
-
+def test_the_timeout_bounds_retry_waits_of_grpc(open_client: Open) -> None:
     begun = time.monotonic()
-    failures: tuple[type[HeadlightError], ...] = (DeadlineExceeded, Unavailable)
-    with serving(Away(default_limits())) as target:
-        with Client(target, timeout=1) as client, pytest.raises(failures):
-            client.encode(TEXT)
-        async with AsyncClient(target, timeout=1) as other:
-            with pytest.raises(failures):
-                await other.encode(TEXT)
+    with (
+        serving(Away(default_limits())) as target,
+        pytest.raises((DeadlineExceeded, Unavailable)),
+    ):
+        open_client(target, timeout=1).encode(TEXT)
     assert time.monotonic() - begun < SECONDS

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import itertools
-
 import grpc
 import numpy as np
 import pytest
@@ -16,13 +14,18 @@ from headlight import (
     Overloaded,
     Unavailable,
 )
-from headlight.client.call_flow import MOST_RETRIES, Retries
-from headlight.errors import MixedWeights
+from headlight.client.call_flow import Retries
 from headlight.pb import headlight_pb2 as pb
-from tests.headlight.fake_model import DIM, REF
+from tests.headlight.conftest import Open
+from tests.headlight.fake_model import DIM
 from tests.headlight.fake_server import FakeServicer, Refusal
 
 TEXTS = [f"text number {index} " * (index % 4 + 1) for index in range(50)]
+
+
+@pytest.fixture
+def client(either: Client) -> Client:
+    return either
 
 
 def test_limits_are_fetched_once_and_again_after_a_refusal(
@@ -37,22 +40,9 @@ def test_limits_are_fetched_once_and_again_after_a_refusal(
     assert servicer.described == 2
 
 
-def test_an_unknown_model_is_not_found(target: str) -> None:
-    with (
-        Client(target, model="other") as client,
-        pytest.raises(NotFound, match=r"^model: .*there is fake$"),
-    ):
-        client.encode("text")
-
-
-def test_vectors_of_two_versions_are_never_mixed(client: Client, servicer: FakeServicer) -> None:
-    other = pb.ModelRef(
-        name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
-    )
-    calls = itertools.count()
-    servicer.ref = lambda call: other if next(calls) % 2 else REF
-    with pytest.raises(MixedWeights, match="different weights"):
-        client.encode(TEXTS)
+def test_an_unknown_model_is_not_found(open_client: Open) -> None:
+    with pytest.raises(NotFound, match=r"^model: .*there is fake$"):
+        open_client(model="other").encode("text")
 
 
 def test_unavailable_is_retried(client: Client, servicer: FakeServicer) -> None:
@@ -109,39 +99,6 @@ def test_attention_pieces_are_retried_until_the_first_has_arrived(
     assert len(servicer.encoded) == 5
 
 
-def shed(delay_ms: str) -> Refusal:
-    return Refusal(
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-        "the queue is full",
-        (("grpc-retry-pushback-ms", delay_ms),),
-    )
-
-
-def test_shed_requests_are_retried_after_the_delay_of_the_server(
-    client: Client, servicer: FakeServicer
-) -> None:
-    expected = client.encode(TEXTS)
-    servicer.refusals.extend([shed("1")] * 3)
-    np.testing.assert_array_equal(client.encode(TEXTS), expected)
-
-
-def test_lasting_overload_is_an_error_with_the_delay(
-    client: Client, servicer: FakeServicer
-) -> None:
-    servicer.refusals.extend([shed("1")] * (MOST_RETRIES + 1))
-    with pytest.raises(Overloaded, match="queue") as caught:
-        client.encode("text")
-    assert caught.value.retry_after_seconds == 0.001
-    assert len(servicer.encoded) == MOST_RETRIES + 1
-
-
-def test_no_retry_waits_beyond_the_timeout(target: str, servicer: FakeServicer) -> None:
-    servicer.refusals.append(shed("3600000"))
-    with Client(target, timeout=60) as client, pytest.raises(Overloaded):
-        client.encode("text")
-    assert len(servicer.encoded) == 1
-
-
 def test_retry_jitter_never_exceeds_the_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -174,31 +131,6 @@ def test_an_oversized_message_is_an_error_of_the_caller(
         client.encode("text")
 
 
-def test_a_failure_among_several_calls_ends_the_method(
-    client: Client, servicer: FakeServicer
-) -> None:
-    servicer.ref = lambda call: REF
-    client.model()
-    servicer.refusals.append(Refusal(grpc.StatusCode.INTERNAL, "error 4f2a"))
-    with pytest.raises(EngineError, match="4f2a"):
-        client.encode(TEXTS)
-
-
-def test_the_timeout_bounds_the_whole_method(target: str) -> None:
-    with Client(target, timeout=0.0) as client, pytest.raises(DeadlineExceeded):
-        client.encode(TEXTS)
-
-
-def test_nobody_there_is_unavailable() -> None:
-    with Client("127.0.0.1:1", wait_for_ready=0) as client, pytest.raises(Unavailable):
-        client.encode("text")
-
-
-def test_malformed_frames_are_refused(client: Client, servicer: FakeServicer) -> None:
-    servicer.limits.max_unary_response_bytes = 64  # so that all answers are streamed
-    servicer.change_frames = lambda frames: frames[:-2] + frames[-1:]
-    with pytest.raises(EngineError, match="malformed"):
-        client.attend("a few words more")
-    servicer.change_frames = lambda frames: frames[:-1]
-    with pytest.raises(EngineError, match="unanswered"):
-        client.attend("a few words more")
+def test_the_timeout_bounds_the_whole_method(open_client: Open) -> None:
+    with pytest.raises(DeadlineExceeded):
+        open_client(timeout=0.0).encode(TEXTS)

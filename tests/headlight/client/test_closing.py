@@ -54,45 +54,26 @@ async def pieces_of(client: AsyncClient) -> list[Any]:
     return [piece async for piece in client.attention_pieces("a", AttentionSpec())]
 
 
-BLOCKING: list[Callable[[Client], Any]] = [
+BLOCKING: list[Callable[[Any], Any]] = [
     lambda client: client.encode(["a"]),
     lambda client: client.attention_bytes("a", AttentionSpec()),
     lambda client: client.attend("a"),
     lambda client: list(client.attention_pieces("a", AttentionSpec())),
 ]
-AWAITED: list[Callable[[AsyncClient], Awaitable[Any]]] = [
-    lambda client: client.encode(["a"]),
-    lambda client: client.attention_bytes("a", AttentionSpec()),
-    lambda client: client.attend("a"),
-    pieces_of,
-]
+AWAITED: list[Callable[[AsyncClient], Awaitable[Any]]] = [*BLOCKING[:3], pieces_of]
 
 
 @pytest.mark.parametrize("ask", BLOCKING)
 def test_a_call_in_flight_raises_the_closed_client_error(
-    target: str, servicer: Holding, ask: Callable[[Client], Any]
+    either: Any, servicer: Holding, ask: Callable[[Any], Any]
 ) -> None:
-    client = Client(target)
-    client.model()
+    either.model()
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(ask, client)
+        running = pool.submit(ask, either)
         assert servicer.begun.acquire(timeout=30)
-        client.close()
+        either.close()
         with pytest.raises(ValueError, match=CLOSED):
             running.result(30)
-
-
-@pytest.mark.parametrize("ask", AWAITED)
-async def test_a_call_in_flight_raises_the_closed_client_error_with_asyncio(
-    target: str, servicer: Holding, ask: Callable[[AsyncClient], Awaitable[Any]]
-) -> None:
-    client = AsyncClient(target)
-    await client.model()
-    running = asyncio.ensure_future(ask(client))
-    assert await asyncio.to_thread(servicer.begun.acquire, timeout=30)
-    await client.close()
-    with pytest.raises(ValueError, match=CLOSED):
-        await running
 
 
 @pytest.mark.parametrize("ask", AWAITED)
@@ -150,27 +131,14 @@ class TestWaiting:
 
     @pytest.mark.parametrize("ask", BLOCKING)
     def test_a_waiting_retry_does_not_outlast_the_client(
-        self, target: str, delayed: threading.Event, ask: Callable[[Client], Any]
+        self, either: Any, delayed: threading.Event, ask: Callable[[Any], Any]
     ) -> None:
-        client = Client(target)
         with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(ask, client)
+            running = pool.submit(ask, either)
             assert delayed.wait(30)
-            client.close()
+            either.close()
             with pytest.raises(ValueError, match=CLOSED):
                 running.result(30)
-
-    @pytest.mark.parametrize("ask", AWAITED)
-    async def test_a_waiting_retry_does_not_outlast_the_client_with_asyncio(
-        self, target: str, delayed: threading.Event, ask: Callable[[AsyncClient], Awaitable[Any]]
-    ) -> None:
-        client = AsyncClient(target)
-        running = asyncio.ensure_future(ask(client))
-        assert await asyncio.to_thread(delayed.wait, 30)
-        await client.close()
-        with pytest.raises(ValueError, match=CLOSED):
-            async with asyncio.timeout(30):
-                await running
 
 
 def test_ctrl_c_cancels_the_call_in_flight(

@@ -6,7 +6,6 @@ Whichever side detected the failure.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from headlight.description import ModelDescription
 from headlight.errors import MixedWeights
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.client.test_bad_answers import METHODS
+from tests.headlight.conftest import Open
 from tests.headlight.fake_model import DIM, HEADS, LAYERS, REF
 from tests.headlight.fake_server import FakeServicer
 
@@ -28,9 +28,7 @@ MASK = np.ones((LAYERS, HEADS))
 OUTDATED: list[tuple[Ask, dict[str, Any]]] = [
     (lambda client: client.encode([LARGE], truncate="end"), {"max_request_bytes": 8192}),
     (lambda client: client.encode_tokens([LARGE], truncate="end"), {"max_request_bytes": 8192}),
-    (lambda client: client.token_vectors([LARGE], truncate="end"), {"max_request_bytes": 8192}),
     (lambda client: client.attend(LARGE, truncate="end"), {"max_request_bytes": 8192}),
-    (lambda client: client.hidden(LARGE, truncate="end"), {"max_request_bytes": 8192}),
     (lambda client: client.tokenize([LARGE]), {"max_request_bytes": 8192}),
     (lambda client: client.encode(["one"], head_mask=MASK), {"layers": LAYERS + 1}),
     (lambda client: client.encode(["one"], dimensions=DIM), {"pooled_dim": DIM - 1}),
@@ -46,23 +44,12 @@ def before(model: ModelDescription, changes: dict[str, Any]) -> ModelDescription
 
 @pytest.mark.parametrize(("ask", "changes"), OUTDATED)
 def test_a_request_refused_by_a_stale_limit_succeeds_the_second_time(
-    client: Client, ask: Ask, changes: dict[str, Any]
+    either: Any, ask: Ask, changes: dict[str, Any]
 ) -> None:
-    client._description = before(client.model(), changes)
+    either.client._description = before(either.model(), changes)
     with pytest.raises(InvalidInput):
-        ask(client)
-    ask(client)
-
-
-@pytest.mark.parametrize(("ask", "changes"), OUTDATED)
-async def test_a_request_refused_by_a_stale_limit_succeeds_the_second_time_with_asyncio(
-    target: str, ask: Ask, changes: dict[str, Any]
-) -> None:
-    async with AsyncClient(target) as client:
-        client._description = before(await client.model(), changes)
-        with pytest.raises(InvalidInput):
-            await ask(client)
-        await ask(client)
+        ask(either)
+    ask(either)
 
 
 def test_an_answer_beyond_a_stale_limit_is_requested_anew(client: Client) -> None:
@@ -86,18 +73,9 @@ def test_a_list_that_met_two_versions_is_requested_anew(
         client.encode(["one"] * 20)
 
 
-async def finished(result: Any) -> Any:
-    """Return the result of a method of either client."""
-    if inspect.isasyncgen(result):
-        return [piece async for piece in result]
-    result = await result if inspect.isawaitable(result) else result
-    return list(result) if inspect.isgenerator(result) else result
-
-
-@pytest.mark.parametrize("kind", [Client, AsyncClient])
 @pytest.mark.parametrize("name", ["stable", "fake"])  # an alias, and the name of the old bundle
-async def test_a_name_that_leads_to_another_model_now_is_followed_within_the_call(
-    target: str, servicer: FakeServicer, name: str, kind: Callable[..., Any]
+def test_a_name_that_leads_to_another_model_now_is_followed_within_the_call(
+    open_client: Open, servicer: FakeServicer, name: str
 ) -> None:
     servicer.names, now = ("fake", "stable"), REF
 
@@ -112,13 +90,12 @@ async def test_a_name_that_leads_to_another_model_now_is_followed_within_the_cal
     servicer.change_answer = servicer.change_tokens = servicer.change_occlusion = move
     for method in METHODS.values():
         now = REF
-        client = kind(target, model=name)
-        await finished(client.tokenize(["one"]))
+        client = open_client(model=name)
+        client.tokenize(["one"])
         now = pb.ModelRef(
             name="other", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
         )
-        assert await finished(method(client)) is not None
-        await finished(client.close())
+        assert method(client) is not None
 
 
 async def test_model_always_fetches_the_current_description(

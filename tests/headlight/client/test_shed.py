@@ -93,26 +93,14 @@ async def test_calls_shed_together_share_one_wait_with_asyncio(
 
 
 def test_only_the_shed_request_of_a_stream_is_sent_again(
-    client: Client, servicer: FakeServicer, delays: list[float]
+    either: Client, servicer: FakeServicer, delays: list[float]
 ) -> None:
-    expected = client.encode_tokens(TEXTS)
+    expected = either.encode_tokens(TEXTS)
     before = len(servicer.encoded)
     servicer.refusals.append(shed(1))
-    found = client.encode_tokens(TEXTS)
+    found = either.encode_tokens(TEXTS)
     assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
     assert (len(servicer.encoded) - before, len(delays)) == (before + 1, 1)
-
-
-async def test_only_the_shed_request_of_a_stream_is_sent_again_with_asyncio(
-    target: str, servicer: FakeServicer, delays: list[float]
-) -> None:
-    async with AsyncClient(target) as client:
-        expected = await client.encode_tokens(TEXTS)
-        before = len(servicer.encoded)
-        servicer.refusals.append(shed(1))
-        found = await client.encode_tokens(TEXTS)
-        assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
-        assert (len(servicer.encoded) - before, len(delays)) == (before + 1, 1)
 
 
 @pytest.mark.usefixtures("delays")

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import grpc
 import pytest
 
-from headlight import AsyncClient, AttentionSpec, Client, EngineError, InvalidInput
+from headlight import AttentionSpec, Client, EngineError, InvalidInput
 from headlight.pb import headlight_pb2 as pb
+from tests.headlight.blocking import Blocking
 from tests.headlight.fake_server import FakeServicer, Refusal, default_limits
 
 SPEC = AttentionSpec()
@@ -76,151 +77,90 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headlight.client.client_flows.LINGER_SECONDS", 50)
 
 
-def watch(client: Any, monkeypatch: pytest.MonkeyPatch, waits: Callable[[], object]) -> list[Any]:
+def watch(
+    either: Blocking, monkeypatch: pytest.MonkeyPatch, waits: Callable[[], object]
+) -> list[Any]:
     """Record the streams that a client starts from now on."""
-    calls, begin = [], client._stub.EncodeStream
+    calls, stub = [], either.client._stub
+    begin = stub.EncodeStream
 
     def begun(*arguments: Any, **keywords: Any) -> Call:
         calls.append(begin(*arguments, **keywords))
         return Call(calls[-1], waits)
 
-    monkeypatch.setattr(client._stub, "EncodeStream", begun)
+    monkeypatch.setattr(stub, "EncodeStream", begun)
     return calls
 
 
-async def pieces_of(client: AsyncClient, text: str = "") -> list[Any]:
-    return [piece async for piece in client.attention_pieces(text, SPEC)]
+def pieces(client: Any, text: str) -> list[Any]:
+    return list(client.attention_pieces(text, SPEC))
 
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize(
-    "ask", [lambda client: client.attend(""), lambda client: [*client.attention_pieces("", SPEC)]]
+    "ask", [lambda client: client.attend(""), lambda client: pieces(client, "")]
 )
 def test_a_stream_with_only_a_refusal_left_is_not_cancelled(
-    client: Client, servicer: Holding, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Client], Any]
+    either: Any, servicer: Holding, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Any], Any]
 ) -> None:
-    calls = watch(client, monkeypatch, servicer.waited_for.set)
+    calls = watch(either, monkeypatch, servicer.waited_for.set)
     with pytest.raises(InvalidInput):
-        ask(client)
-    assert calls[0].code() is grpc.StatusCode.OK
-
-
-@pytest.mark.usefixtures("patient")
-@pytest.mark.parametrize("ask", [lambda client: client.attend(""), pieces_of])
-async def test_a_stream_with_only_a_refusal_left_is_not_cancelled_with_asyncio(
-    target: str,
-    servicer: Holding,
-    monkeypatch: pytest.MonkeyPatch,
-    ask: Callable[[AsyncClient], Awaitable[Any]],
-) -> None:
-    async with AsyncClient(target) as client:
-        calls = watch(client, monkeypatch, servicer.waited_for.set)
-        with pytest.raises(InvalidInput):
-            await ask(client)
-        assert await calls[0].code() is grpc.StatusCode.OK
+        ask(either)
+    assert either.result(calls[0].code()) is grpc.StatusCode.OK
 
 
 def test_a_server_that_does_not_end_a_stream_is_not_waited_for(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+    either: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headlight.client.client_flows.LINGER_SECONDS", 0.01)
-    calls = watch(client, monkeypatch, lambda: None)
+    calls = watch(either, monkeypatch, lambda: None)
     with pytest.raises(InvalidInput):
-        client.attend("")
-    assert calls[0].code() is grpc.StatusCode.CANCELLED
-
-
-async def test_a_server_that_does_not_end_a_stream_is_not_waited_for_with_asyncio(
-    target: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headlight.client.client_flows.LINGER_SECONDS", 0.01)
-    async with AsyncClient(target) as client:
-        calls = watch(client, monkeypatch, lambda: None)
-        with pytest.raises(InvalidInput):
-            await client.attend("")
-        assert await calls[0].code() is grpc.StatusCode.CANCELLED
+        either.attend("")
+    assert either.result(calls[0].code()) is grpc.StatusCode.CANCELLED
 
 
 @pytest.mark.usefixtures("patient")
 def test_a_stream_with_more_in_flight_is_cancelled(
-    client: Client, servicer: Holding, monkeypatch: pytest.MonkeyPatch
+    either: Any, servicer: Holding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servicer.refusals.append(Refusal(grpc.StatusCode.INTERNAL, "error 4f2a"))
     waits: list[None] = []
-    calls = watch(client, monkeypatch, lambda: waits.append(None))
+    calls = watch(either, monkeypatch, lambda: waits.append(None))
     with pytest.raises(EngineError):
-        client.attention(["a", "b", "c", "d"], SPEC)
-    assert (calls[0].code(), waits) == (grpc.StatusCode.CANCELLED, [])
-
-
-@pytest.mark.usefixtures("patient")
-async def test_a_stream_with_more_in_flight_is_cancelled_with_asyncio(
-    target: str, servicer: Holding, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    servicer.refusals.append(Refusal(grpc.StatusCode.INTERNAL, "error 4f2a"))
-    waits: list[None] = []
-    async with AsyncClient(target) as client:
-        calls = watch(client, monkeypatch, lambda: waits.append(None))
-        with pytest.raises(EngineError):
-            await client.attention(["a", "b", "c", "d"], SPEC)
-        assert (await calls[0].code(), waits) == (grpc.StatusCode.CANCELLED, [])
+        either.attention(["a", "b", "c", "d"], SPEC)
+    assert (either.result(calls[0].code()), waits) == (grpc.StatusCode.CANCELLED, [])
 
 
 @pytest.mark.parametrize(
     ("ask", "streams"),  # several texts: the first stream has both refusals
     [
         (lambda client: client.attention(["a", "b", "c"], SPEC), 2),
-        (lambda client: [*client.attention_pieces("a", SPEC)], 3),
+        (lambda client: pieces(client, "a"), 3),
     ],
 )
 def test_no_stream_is_open_while_a_retry_waits(
-    client: Client,
+    either: Any,
     servicer: Holding,
     monkeypatch: pytest.MonkeyPatch,
-    ask: Callable[[Client], Any],
+    ask: Callable[[Any], Any],
     streams: int,
 ) -> None:
     """Otherwise the server would compute answers that are discarded and requested again."""
     open_ones: list[bool] = []
-    calls = watch(client, monkeypatch, lambda: None)
-    client.model()
+    either.model()
+    calls = watch(either, monkeypatch, lambda: None)
     servicer.waited_for.set()
-    monkeypatch.setattr(
-        client, "_pause", lambda seconds: open_ones.extend(call.is_active() for call in calls)
-    )
+
+    def look(seconds: float) -> None:
+        open_ones.extend(not call.done() for call in calls)
+
+    async def look_as_well(seconds: float) -> None:
+        look(seconds)
+
+    blocking = isinstance(either.client, Client)
+    monkeypatch.setattr(either.client, "_pause", look if blocking else look_as_well)
     servicer.refusals.extend([Refusal(grpc.StatusCode.UNAVAILABLE, "draining")] * 2)
-    ask(client)
-    assert len(calls) == streams
-    assert open_ones
-    assert not any(open_ones)
-
-
-@pytest.mark.parametrize(
-    ("ask", "streams"),
-    [
-        (lambda client: client.attention(["a", "b", "c"], SPEC), 2),
-        (lambda client: pieces_of(client, "a"), 3),
-    ],
-)
-async def test_no_stream_is_open_while_a_retry_waits_with_asyncio(
-    target: str,
-    servicer: Holding,
-    monkeypatch: pytest.MonkeyPatch,
-    ask: Callable[[AsyncClient], Awaitable[Any]],
-    streams: int,
-) -> None:
-    open_ones: list[bool] = []
-    servicer.waited_for.set()
-    async with AsyncClient(target) as client:
-        await client.model()
-        calls = watch(client, monkeypatch, lambda: None)
-
-        async def paused(seconds: float) -> None:
-            open_ones.extend(not call.done() for call in calls)
-
-        monkeypatch.setattr(client, "_pause", paused)
-        servicer.refusals.extend([Refusal(grpc.StatusCode.UNAVAILABLE, "draining")] * 2)
-        await ask(client)
+    ask(either)
     assert len(calls) == streams
     assert open_ones
     assert not any(open_ones)

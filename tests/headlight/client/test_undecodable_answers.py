@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from concurrent import futures
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 import grpc
 import pytest
 
-from headlight import BadAnswer, Client
+from headlight import BadAnswer
 from headlight.pb import headlight_pb2 as pb
-from tests.headlight.client.test_bad_answers import METHODS, SECONDS, awaited
+from tests.headlight.client.test_bad_answers import METHODS, SECONDS
+from tests.headlight.conftest import Open
 from tests.headlight.fake_server import FakeServicer, default_limits
 
 
@@ -52,15 +52,9 @@ UNDECODABLE = ("encode", "attend", "tokenize", "occlusion", "attention_bytes", "
 
 
 @pytest.mark.parametrize("method", UNDECODABLE)
-def test_undecodable_bytes_are_a_bad_answer(undecodable: str, method: str) -> None:
-    with (
-        Client(undecodable, timeout=SECONDS) as client,
-        pytest.raises(BadAnswer, match="no message of the contract"),
-    ):
-        list(METHODS[method](client))
-
-
-@pytest.mark.parametrize("method", UNDECODABLE)
-def test_undecodable_bytes_are_a_bad_answer_with_asyncio(undecodable: str, method: str) -> None:
+def test_undecodable_bytes_are_a_bad_answer(
+    open_client: Open, undecodable: str, method: str
+) -> None:
+    client = open_client(undecodable, timeout=SECONDS)
     with pytest.raises(BadAnswer, match="no message of the contract"):
-        asyncio.run(awaited(undecodable, METHODS[method]))
+        METHODS[method](client)

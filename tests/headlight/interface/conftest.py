@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import inspect
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,42 +14,11 @@ from headlight import AsyncClient, Client, Encoder
 from headlight.runtime import Runtime
 from tests.conftest import MakeBundle
 from tests.factory import with_options
+from tests.headlight.blocking import LoopThread, open_blocking
 from tests.service.conftest import serving
 from tests.service.fakes import FakeRuntime
 
-SECONDS = 60  # for one call
 DIM = 36
-
-
-class LoopThread:
-    """An event loop on a thread of its own."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
-
-    def run(self, coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(SECONDS)
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-class Blocking:
-    """The methods of an AsyncClient, each executed to its end."""
-
-    def __init__(self, client: AsyncClient, loop: LoopThread) -> None:
-        self._client, self._loop = client, loop
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        async def execute(*arguments: Any, **keywords: Any) -> Any:
-            found = getattr(self._client, name)(*arguments, **keywords)
-            return await found if inspect.isawaitable(found) else [each async for each in found]
-
-        return lambda *arguments, **keywords: self._loop.run(execute(*arguments, **keywords))
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +28,6 @@ def bundle(make_bundle: MakeBundle, tmp_path_factory: pytest.TempPathFactory) ->
     ranges = {f"int8_{DIM}": np.stack([np.full(DIM, -0.4), np.full(DIM, 0.4)]).astype(np.float32)}
     options: dict[str, Any] = {"prompts": {"query": "q: "}, "similarity": "dot"}
     return with_options(make_bundle("learned"), target, ranges, **options)
-
-
-@pytest.fixture(scope="module")
-def loop() -> Iterator[LoopThread]:
-    made = LoopThread()
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")
@@ -84,16 +43,12 @@ def each_kind(bundle: Path, loop: LoopThread) -> Iterator[dict[str, Encoder]]:
     served = contextlib.AsyncExitStack()
     with Runtime(bundle, threads=1) as runtime, Runtime(bundle, threads=1) as behind:
         service = loop.run(served.enter_async_context(serving(cast(FakeRuntime, behind))))
-        awaited = loop.run(made(service.target))
+        awaited = open_blocking(AsyncClient, loop, service.target)
         with Client(service.target) as client:
             yield {
                 "Runtime": runtime,
                 "Client": client,
-                "AsyncClient": cast(Encoder, Blocking(awaited, loop)),
+                "AsyncClient": cast(Encoder, awaited),
             }
-        loop.run(awaited.close())
+        awaited.close()
         loop.run(served.aclose())
-
-
-async def made(target: str) -> AsyncClient:
-    return AsyncClient(target)

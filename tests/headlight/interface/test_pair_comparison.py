@@ -20,7 +20,8 @@ from headlight.spec import AttentionSpec
 from headlight_export.parity.reference import WHOLE, Masks, Reference
 from headlight_model.checkpoint import load_checkpoint
 from tests import scorers
-from tests.headlight.interface.conftest import LoopThread, each_kind
+from tests.headlight.blocking import LoopThread
+from tests.headlight.interface.conftest import each_kind
 from tests.once import once
 from tests.service.conftest import serving
 from tests.service.fakes import FakeRuntime

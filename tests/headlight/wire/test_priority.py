@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headlight import Client, InvalidInput
-from headlight.cli.commands import main, parser
+from headlight.cli.commands import main
 from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import PRIORITIES
@@ -63,14 +63,3 @@ def test_the_command_line_sends_files_and_pipes_as_bulk(
     monkeypatch.chdir(tmp_path)
     assert main([*arguments, "--target", target]) == 0
     assert {request.priority for request in servicer.encoded} == {expected}
-
-
-@pytest.mark.parametrize("command", ["embed", "attend", "heads"])
-def test_help_shows_the_default_priority(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parser().parse_args([command, "--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert (
-        "--priority {interactive,bulk} bulk lets everybody else's requests go first; default:"
-        in text
-    )

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import grpc
 import pytest
 
-from headlight import Client
 from headlight.cli.commands import main
 from headlight.cli.files import PARTIAL
 from headlight.pb import headlight_pb2 as pb
@@ -45,17 +43,8 @@ def servicer() -> Strict:
 def embed(target: str, tmp_path: Path) -> Callable[..., int]:
     path = tmp_path / "texts.txt"
     path.write_text("\n".join(LINES), encoding="utf-8")
-    arguments = [
-        "embed",
-        "--target",
-        target,
-        "--file",
-        str(path),
-        "--format",
-        "npy",
-        "--out",
-        str(tmp_path / "v"),
-    ]
+    arguments = ["embed", "--target", target, "--file", str(path), "--format", "npy"]
+    arguments += ["--out", str(tmp_path / "v")]
     return lambda *options: main([*arguments, *options])
 
 
@@ -67,32 +56,5 @@ def test_refused_lines_repeat_the_work_of_others_at_most_once(
     assert len(GOOD) <= sum(servicer.computed) <= 2 * len(GOOD)
 
 
-@pytest.mark.parametrize("seconds", ["inf", "1e300"])
-def test_an_infinite_timeout_means_no_timeout(embed: Callable[..., int], seconds: str) -> None:
-    assert embed("--skip-bad", "--timeout", seconds) == PARTIAL
-
-
-def test_a_retry_pause_ends_when_the_client_closes(client: Client, servicer: Strict) -> None:
-    later = (("grpc-retry-pushback-ms", "100000"),)
-    servicer.refusals.extend([Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", later)] * 3)
-    failed: list[BaseException] = []
-
-    def ask() -> None:
-        try:
-            client.encode(["a"])
-        except BaseException as error:
-            failed.append(error)
-
-    waiting, wait = threading.Event(), client._closed.wait
-
-    def waits(timeout: float | None = None) -> bool:
-        waiting.set()
-        return wait(timeout)
-
-    client._closed.wait = waits  # type: ignore[method-assign]
-    asking = threading.Thread(target=ask)
-    asking.start()
-    assert waiting.wait(30)
-    client.close()
-    asking.join(30)
-    assert [str(error) for error in failed] == ["the client is closed; make another"]
+def test_an_infinite_timeout_means_no_timeout(target: str) -> None:
+    assert main(["embed", "one", "two", "--target", target, "--timeout", "inf"]) == 0

@@ -10,7 +10,7 @@ import pytest
 
 from headlight import AsyncClient, Client
 from headlight.client.calls.attention_pieces import Pieces
-from headlight.errors import EngineError, InvalidInput, Unavailable
+from headlight.errors import EngineError, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import AttentionPiece
 from headlight.spec import AttentionSpec
@@ -48,20 +48,12 @@ def test_pieces_carry_their_offsets() -> None:
         np.testing.assert_array_equal(piece.values, rows)
 
 
-def test_a_small_answer_is_one_piece_per_layer() -> None:
-    found = taken([pb.EncodeStreamResponse(id="pieces", response=whole())])
-    assert [piece.layer for piece in found] == [2, 0]
-
-
 def test_pieces_are_read_only() -> None:
     """Otherwise code that writes to them would fail only for long texts."""
-    small, large = (
-        [pb.EncodeStreamResponse(id="pieces", response=whole())],
-        frames_of("pieces", whole()),
-    )
-    assert not any(
-        piece.values.flags.writeable for frames in (small, large) for piece in taken(frames)
-    )
+    small = taken([pb.EncodeStreamResponse(id="pieces", response=whole())])
+    assert [piece.layer for piece in small] == [2, 0], "a small answer is one piece per layer"
+    large = taken(frames_of("pieces", whole()))
+    assert not any(piece.values.flags.writeable for piece in [*small, *large])
 
 
 @pytest.mark.parametrize(
@@ -83,12 +75,6 @@ def test_pieces_are_read_only() -> None:
 def test_an_incomplete_answer_is_malformed(change: Callable[[Frames], Frames]) -> None:
     with pytest.raises(EngineError, match="malformed"):
         taken(change(frames_of("pieces", whole())))
-
-
-def test_a_refused_request_raises_the_error_of_the_service() -> None:
-    refused = pb.Status(code=3, message="outputs.attention.layers[0]: is 9")
-    with pytest.raises(InvalidInput, match="is 9"):
-        taken([pb.EncodeStreamResponse(id="pieces", error=refused)])
 
 
 @dataclasses.dataclass

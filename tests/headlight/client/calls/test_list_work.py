@@ -17,19 +17,13 @@ def fits(costs: list[Cost], budget: Cost) -> bool:
 
 
 @given(cost_lists, budgets)
-def test_ranges_cover_everything_once_in_order(costs: list[Cost], budget: Cost) -> None:
-    assert [index for part in split(costs, budget) for index in part] == list(range(len(costs)))
-
-
-@given(cost_lists, budgets)
-def test_a_range_fits_or_holds_a_single_input(costs: list[Cost], budget: Cost) -> None:
-    for part in split(costs, budget):
-        assert len(part) == 1 or fits(costs[part.start : part.stop], budget)
-
-
-@given(cost_lists, budgets)
-def test_ranges_are_maximal(costs: list[Cost], budget: Cost) -> None:
+def test_ranges_cover_everything_once_in_order_and_are_the_longest_that_fit(
+    costs: list[Cost], budget: Cost
+) -> None:
     parts = list(split(costs, budget))
+    assert [index for part in parts for index in part] == list(range(len(costs)))
+    for part in parts:
+        assert len(part) == 1 or fits(costs[part.start : part.stop], budget)
     for part in parts[:-1]:
         assert not fits(costs[part.start : part.stop + 1], budget)
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import signal
 import sys
@@ -19,7 +18,6 @@ from headlight.client.sync_client import Client
 from headlight.extras import remedy
 from headlight.spec import VectorType
 from tests.headlight.conftest import Pipe
-from tests.headlight.fake_model import HEADS, LAYERS
 from tests.headlight.fake_server import FakeServicer, Refusal
 
 Run = Callable[..., tuple[int, str, str]]
@@ -40,26 +38,6 @@ def run(
         return code, out, err
 
     return run
-
-
-def test_embed_as_text_reads_back_exactly(run: Run, client: Client) -> None:
-    code, out, err = run("embed", "one", "two words")
-    assert (code, err) == (0, "")
-    np.testing.assert_array_equal(
-        np.loadtxt(io.StringIO(out), np.float32), client.encode(["one", "two words"])
-    )
-
-
-def test_embed_as_json_reads_back_exactly(run: Run, client: Client) -> None:
-    answer = json.loads(run("embed", "one", "--format", "json")[1])
-    np.testing.assert_array_equal(
-        np.array(answer["embeddings"], np.float32), client.encode(["one"])
-    )
-    assert (answer["token_counts"], answer["truncated"], answer["model"]["name"]) == (
-        [3],
-        [False],
-        "fake",
-    )
 
 
 def test_embed_writes_npz(run: Run, client: Client, tmp_path: Path) -> None:
@@ -99,62 +77,18 @@ def test_files_and_standard_input_are_read_as_lines(
     assert run("embed", "--file", str(tmp_path / "texts")) == expected
 
 
-def test_empty_input_gives_no_lines(run: Run) -> None:
-    assert run("embed", stdin=b"") == (0, "", "")
-    assert run("embed", stdin=b"\xef\xbb\xbf") == (0, "", "")
-
-
 def test_truncation_is_reported(run: Run) -> None:
     code, out, err = run("embed", "short", "word " * 50, "--truncate", "end")
     assert (code, len(out.splitlines()), err) == (0, 2, "headlight: 1 of 2 texts were cut\n")
 
 
-def test_tokens_are_printed_with_ids_and_offsets(run: Run) -> None:
-    assert run("tokens", "read 日本")[1].splitlines() == [
-        "token       id  piece                      start     end  text",
-        "    0        1  [CLS]                          0       0  (special)",
-        "    1      845  read                           0       4  read",
-        "    2      141  日本                           5       7  日本",
-        "    3        2  [SEP]                          0       0  (special)",
-    ]
-    assert json.loads(run("tokens", "a", "b", "--format", "json")[1])["tokens"][1]["pieces"] == [
-        "[CLS]",
-        "b",
-        "[SEP]",
-    ]
-
-
-def test_info_shows_the_model(run: Run, client: Client) -> None:
+def test_info_shows_the_model(run: Run) -> None:
     code, out, _ = run("info")
     lines = out.splitlines()
     assert code == 0
     assert "architecture              3 layers of 2 heads, 8 wide, 1000 tokens known" in lines
     assert "max request bytes         1,048,576" in lines
     assert lines[-1] == "pooled     cpu fp32         1.2e-07   1.0e-05"
-    assert json.loads(run("info", "--format", "json")[1]) == json.loads(
-        json.dumps(client.model().as_dict())
-    )
-
-
-def test_models_are_listed(run: Run, client: Client) -> None:
-    [listed] = client.list_models()
-    code, out, _ = run("models")
-    heading, line = out.splitlines()
-    assert code == 0
-    assert heading.split() == ["model", "version", "task", "running", "on", "default", "names"]
-    assert line.split() == [
-        "fake",
-        listed.model.version,
-        "embed",
-        "cpu,",
-        "fp32",
-        "yes",
-        "fake,",
-        "stable",
-    ]
-    assert json.loads(run("models", "--format", "json")[1])["models"] == [
-        json.loads(json.dumps(dataclasses.asdict(listed)))
-    ]
 
 
 @pytest.mark.parametrize(
@@ -168,23 +102,6 @@ def test_info_shows_the_trained_length_only_if_it_is_known(
     model = dataclasses.replace(client.model(), max_length=24, trained_length=trained)
     [line] = [line for line in info_text(model).splitlines() if line.startswith("length ")]
     assert line.removeprefix("length").strip() == says
-
-
-def test_attend_shows_all_heads_and_a_map(run: Run) -> None:
-    code, out, err = run("attend", "read a file")
-    assert (code, err) == (0, "")
-    overview, view, links = out.split("\n\n")
-    assert len(overview.splitlines()) == 2 + LAYERS * HEADS
-    assert view.startswith(f"Layer 2, mean of {HEADS} heads\n")
-    assert [line[:9] for line in view.splitlines()[2:-1]] == [
-        "0 [CLS] │",
-        "1 read  │",
-        "2 a     │",
-        "3 file  │",
-        "4 [SEP] │",
-    ]
-    assert len(links.splitlines()) == 1 + 3
-    assert "\x1b" not in out
 
 
 @pytest.mark.parametrize(
@@ -205,27 +122,12 @@ def test_attend_writes_json_and_npz(run: Run, client: Client, tmp_path: Path) ->
     np.testing.assert_array_equal(np.array(answer["weights"], np.float32), expected.weights)
     assert (answer["layers"], answer["heads"]) == ([0, 1, 2], [0, 1])
     path = tmp_path / "a.npz"
-    run(
-        "attend",
-        "--layer",
-        "1",
-        "--head",
-        "1",
-        "--format",
-        "npz",
-        "--out",
-        str(path),
-        stdin=b"a b c\n",
-    )
+    chosen = ("--layer", "1", "--head", "1")
+    run("attend", *chosen, "--format", "npz", "--out", str(path), stdin=b"a b c\n")
     with np.load(path, allow_pickle=False) as archive:
         np.testing.assert_array_equal(archive["weights"], expected.weights[1:2, 1:2])
         assert archive["pieces"].tolist() == list(expected.tokens.pieces)
         assert (archive["layers"].tolist(), archive["heads"].tolist()) == ([1], [1])
-
-
-def test_attend_reads_a_file_as_one_text(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "code").write_text("a\n\nb\n")
-    assert "a" in run("attend", "--file", str(tmp_path / "code"))[1]
 
 
 def test_a_picture_alone_writes_nothing_else(run: Run, tmp_path: Path) -> None:
@@ -283,24 +185,12 @@ def test_a_picture_without_matplotlib_is_refused_with_the_remedy(
 @pytest.mark.parametrize(
     ("arguments", "stdin", "says"),
     [
-        (["embed"], b"one\n\ntwo\n", "standard input, line 2: is empty"),
         (["embed"], b"\xff", "standard input: not UTF-8 (byte 0)"),
-        (["embed"], b"one\r\ntwo\nth\xff", "standard input: not UTF-8 (byte 11)"),
-        (["embed"], b"\xef\xbb\xbfab\xff", "standard input: not UTF-8 (byte 5)"),
         (["embed"], b"\xef\xbb\xbfab\n\xff", "standard input: not UTF-8 (byte 6)"),
         (["embed"], b"\xef\xbb", "standard input: not UTF-8 (byte 0)"),
         (["embed", "a", "--file", "b"], b"", "not both"),
         (["embed", "--file", "/nonexistent/x"], b"", "/nonexistent/x: cannot read it"),
-        (["embed", "a", "--format", "npz"], b"", "--out"),
         (["embed", "a", "--format", "npy"], b"", "--out"),
-        (
-            ["embed", "--format", "npy", "--out", "v", "--dtype", "int8", "--dtype", "float32"],
-            b"",
-            "--dtype: text and npy",
-        ),
-        (["embed", ""], b"", "the text: is empty"),
-        (["attend", "word " * 50], b"", "the text: has 52 tokens"),
-        (["attend", "a", "--layer", "9"], b"", "--layer: is 9; valid are -3 .. 2"),
         (["attend", "a", "--head", "9"], b"", "--head: head 9 is not here; there are 0 to 1"),
         (
             ["attend", "a", "--html", "x.html", "--head", "2"],
@@ -326,8 +216,6 @@ def test_what_the_service_failed_at_is_one_line_and_1(run: Run, servicer: FakeSe
     assert err.endswith(
         "); start a service there, or name another by --target or HEADLIGHT_TARGET\n"
     )
-    said = "headlight: --model: not served here; there is fake\n"  # yet, or behind this address
-    assert run("info", "--model", "other") == (1, "", said)
     trailing = (("grpc-retry-pushback-ms", "90500"),)
     servicer.refusals.append(
         Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue\nis full", trailing)
@@ -339,14 +227,9 @@ def test_what_the_service_failed_at_is_one_line_and_1(run: Run, servicer: FakeSe
     assert run("embed", "a", "--timeout", "0")[2].endswith("; give more time by --timeout\n")
 
 
-def test_wrong_usage_is_exit_code_2(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in ([], ["embed", "--format", "xml"], ["attend", "--layer", "last"]):
-        with pytest.raises(SystemExit) as caught:
-            run(*arguments)
-        assert caught.value.code == 2
-    with pytest.raises(SystemExit) as caught:
+def test_the_version_is_shown(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
         run("--version")
-    assert caught.value.code == 0
     assert capsys.readouterr().out == f"headlight {headlight.__version__}\n"
 
 

@@ -24,13 +24,7 @@ def said(capsys: pytest.CaptureFixture[str], target: str, *arguments: str) -> tu
 @pytest.mark.parametrize(
     ("arguments", "refusal", "says"),
     [
-        (["attend", "a", "--layer", "9"], None, "--layer: is 9; valid are -3 .. 2"),
         (["embed", "a", "--dimensions", "-1"], None, "--dimensions: must be a whole number from 1"),
-        (
-            ["embed", "a", "--dimensions", "1000000000"],
-            None,
-            "--dimensions: is 1000000000; this model's vectors have 1 .. 8",
-        ),
         (
             ["embed", "a", "--dtype", "int8"],
             "outputs.pooled.dtypes: int8 has no ranges",
@@ -40,11 +34,6 @@ def said(capsys: pytest.CaptureFixture[str], target: str, *arguments: str) -> tu
             ["embed", "a", "--prompt", "x"],
             InvalidInput("prompt_text", Reason.LONG_PROMPT, count=9, most=8),
             "--prompt: has 9 characters",
-        ),
-        (
-            ["tokens", "a", "--prompt-name", "x"],
-            InvalidInput("prompt_name", Reason.NO_PROMPTS),
-            "--prompt-name: is not a prompt of this model; it has none; use --prompt\n",
         ),
         (
             ["embed", "a", "b"],
@@ -71,10 +60,6 @@ def test_errors_name_the_options_of_the_command_line(
 def test_advice_names_the_options_of_the_connection(
     target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert said(capsys, "", "info") == (
-        2,
-        "headlight: --target: is ''; name a service as \"host:port\"\n",
-    )
     code, err = said(capsys, target, "info", "--timeout", "nan")
     assert (code, err.startswith("headlight: --timeout: is nan; must be a number of seconds")) == (
         2,

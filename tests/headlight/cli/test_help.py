@@ -14,24 +14,6 @@ from headlight.cli.main import PARTS
 from headlight_service.config.options import Config
 from tests.help_examples import examples
 
-GROUPS = {
-    "embed": [
-        *("input", "reading", "vectors", "output", "tables", "in this process", "connection"),
-    ],
-    "rerank": ["input", "evidence", "reading", "output", "in this process", "connection"],
-    "classify": ["input", "reading", "output", "tables", "in this process", "connection"],
-    "compare": ["input", "evidence", "reading", "output", "connection"],
-    "attend": ["input", "heads", "reading", "output", "connection"],
-    "heads": ["input", "reading", "output", "connection"],
-    "tokens": ["input", "reading", "output", "connection"],
-    "info": ["output", "resources", "connection"],
-    "serve": [
-        *("model", "addresses", "TLS and clients", "computation", "texts"),
-        *("limits of a request", "queue", "batches", "process", "log and traces"),
-    ],
-    "export": ["model", "bundle", "precisions and providers"],
-}
-
 
 def parsers(top: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     yield top
@@ -83,13 +65,6 @@ def test_every_help_fits_the_columns_and_ends_with_examples(
         assert len(widest) <= 100, widest
         if each.prog != "headlight":
             assert 1 <= len(examples(each.format_help())) <= 5
-
-
-@pytest.mark.parametrize("command", GROUPS)
-def test_options_stand_in_groups(command: str) -> None:
-    text = commands()[command].format_help()
-    found = [line[:-1] for line in text.splitlines() if line.endswith(":") and line[0] != " "]
-    assert found == ["options", *GROUPS[command], "examples"]
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -20,16 +20,13 @@ ATTEND = ("text", "json", "npz")
 @pytest.mark.parametrize(
     ("out", "asked", "formats", "expected"),
     [
-        ("v.npz", None, EMBED, "npz"),
-        ("v.NPY", None, EMBED, "npy"),
+        ("v.NPZ", None, EMBED, "npz"),
         ("a.b/v.jsonl", None, EMBED, "jsonl"),
         ("v.ndjson", None, EMBED, "jsonl"),
-        ("v.txt", None, EMBED, "text"),
         ("v", None, EMBED, "text"),
         (".npz", None, EMBED, "text"),
         ("/dev/stdout", None, EMBED, "text"),
         ("v", "npz", EMBED, "npz"),
-        ("v.npz", "npz", EMBED, "npz"),
         ("v.dat", "npz", EMBED, "npz"),
         ("v.json", None, ATTEND, "json"),
     ],
@@ -55,13 +52,6 @@ def test_the_ending_decides_and_format_where_there_is_none(
             None,
             EMBED,
             "--out: v.csv ends in .csv; end it in .txt, .json, .jsonl, .ndjson, .npz, .npy, "
-            "or name its format by --format",
-        ),
-        (
-            "v.npy",
-            None,
-            ATTEND,
-            "--out: v.npy ends in .npy; end it in .txt, .json, .npz, "
             "or name its format by --format",
         ),
     ],
@@ -99,11 +89,8 @@ def test_lines_of_json_have_a_vector_each(
     texts.write_text("".join(f"{json.dumps(entry)}\n" for entry in entries), encoding="utf-8")
     command = ["embed", "--file", str(texts), "--out", str(out), "--target", target, "--skip-bad"]
     assert main([*command, "--id-field", "id"]) == PARTIAL
-    assert (
-        capsys.readouterr()
-        .err.splitlines()[-2]
-        .startswith(f"headlight: wrote {out}: 2 vectors of 8, float32, ")
-    )
+    written = capsys.readouterr().err.splitlines()[-2]
+    assert written.startswith(f"headlight: wrote {out}: 2 vectors of 8, float32, ")
     first, bad, last = map(json.loads, out.read_text(encoding="utf-8").splitlines())
     assert (first["id"], first["tokens"], first["truncated"]) == ("7", 3, False)
     assert (bad["id"], bad["embedding"]) == ("b", None)
@@ -143,9 +130,6 @@ def test_every_kind_of_file_is_reported(
     ("size", "shown"),
     [
         (0, "0 bytes"),
-        (999, "999 bytes"),
-        (1000, "1.0 kB"),
-        (2345, "2.3 kB"),
         (999_949, "999.9 kB"),
         (999_950, "1.0 MB"),
         (12_345_678_900, "12.3 GB"),

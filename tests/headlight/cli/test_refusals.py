@@ -50,14 +50,6 @@ NOT_FROM_HERE = {
     ("arguments", "error", "says"),
     [
         (
-            ["attend", "a"],
-            InvalidInput("inputs[0].text", Reason.TOO_LONG, tokens=70, most=64),
-            (
-                "the text: has 70 tokens, the model takes 64; "
-                "shorten it, or cut it by --truncate end"
-            ),
-        ),
-        (
             ["tokens", "a", "b"],
             InvalidInput(
                 "inputs[1].text",
@@ -75,21 +67,6 @@ NOT_FROM_HERE = {
             ["embed", "a"],
             InvalidInput("truncation", Reason.NOT_KNOWN, number=7),
             "--truncate: 7 is not known to this server; leave the option out",
-        ),
-        (
-            ["embed", "a"],
-            InvalidInput("priority", Reason.NOT_KNOWN, number=7),
-            "--priority: 7 is not known to this server; leave the option out",
-        ),
-        (
-            ["embed", "a", "--prompt-name", "x"],
-            InvalidInput("prompt_name", Reason.NO_SUCH_PROMPT, names="query"),
-            "--prompt-name: is not a prompt of this model; choose query, or use --prompt",
-        ),
-        (
-            ["embed", "1 2", "--token-ids", "--prompt", "x"],
-            InvalidInput("inputs[0].ids", Reason.NO_PROMPT_FOR, what="ids"),
-            "--prompt: is put before a text, but ids are used unchanged; leave it out",
         ),
         (
             ["embed", "a", "--no-normalize"],
@@ -114,14 +91,6 @@ NOT_FROM_HERE = {
         ),
         (
             ["attend", "a"],
-            InvalidInput("outputs.attention", Reason.ATTENTION_OFF),
-            (
-                "attention: this server runs with --attention off; "
-                "`headlight info` lists what it gives"
-            ),
-        ),
-        (
-            ["attend", "a"],
             InvalidInput(
                 "outputs.attention",
                 Reason.ANSWER_BYTES,
@@ -136,11 +105,6 @@ NOT_FROM_HERE = {
                 "attention: the answer would have 99 bytes, over 9; 2 of these 4 layers would "
                 "fit; choose a layer by --layer, or give fewer or shorter texts"
             ),
-        ),
-        (
-            ["attend", "a"],
-            InvalidInput("inputs[0].text", Reason.TAKES_IDS),
-            "the text: this model takes token ids, as of `headlight embed --token-ids`",
         ),
         (
             ["embed", "a"],
@@ -168,8 +132,6 @@ def test_a_refusal_names_an_option_or_a_text_and_its_remedy(
     error: InvalidInput,
     says: str,
 ) -> None:
-    if "--token-ids" in arguments:
-        servicer.accepts = ("ids",)
     servicer.refusals.append(refused(error))
     assert main([*arguments, "--target", target]) == 2
     assert capsys.readouterr().err == f"headlight: {says}\n"

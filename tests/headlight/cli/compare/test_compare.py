@@ -182,8 +182,7 @@ def test_a_passage_of_the_shown_ones_is_named_by_its_line(
     assert (code, err) == (2, f"headlight: standard input, line {best + 1}: is refused\n")
 
 
-@pytest.mark.parametrize("option", ["--top", "--best"])
-@pytest.mark.parametrize("value", ["0", "-1", "x"])
+@pytest.mark.parametrize(("option", "value"), [("--top", "0"), ("--best", "x")])
 def test_counts_are_whole_numbers_from_1(option: str, value: str, run: Run) -> None:
     with pytest.raises(SystemExit) as ended:
         run(QUERY, f"{option}={value}")

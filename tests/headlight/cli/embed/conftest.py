@@ -26,16 +26,8 @@ def embed(target: str, path: Path, capsys: pytest.CaptureFixture[str]) -> Embed:
     """Run the command with options and another service; return exit code, errors."""
 
     def embed(*options: str, form: str = "npz", target: str = target) -> tuple[int, str]:
-        arguments = [
-            "embed",
-            "--file",
-            str(path),
-            "--format",
-            form,
-            "--out",
-            str(path.with_name("v")),
-            *options,
-        ]
+        arguments = ["embed", "--file", str(path), "--format", form]
+        arguments += ["--out", str(path.with_name("v")), *options]
         return main([*arguments, "--target", target]), capsys.readouterr().err
 
     return embed

@@ -188,16 +188,8 @@ def test_ctrl_c_and_sigterm_keep_received_rows(path: Path, number: int) -> None:
         free.wait(50)
 
     with serving(Held(default_limits(), do=hold)) as target:
-        command = [
-            sys.executable,
-            "-m",
-            "headlight",
-            "embed",
-            "--file",
-            str(path),
-            "--target",
-            target,
-        ]
+        command = [sys.executable, "-m", "headlight", "embed", "--file", str(path)]
+        command += ["--target", target]
         process = subprocess.Popen(
             [*command, "--out", str(path.with_name("v"))], stderr=subprocess.PIPE, text=True
         )

@@ -6,7 +6,6 @@ Received rows are kept, and the same command resumes; another command is refused
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -180,15 +179,3 @@ def test_a_folder_with_foreign_files_is_not_changed(
         f"headlight: {folder}: holds mine, which is not a file of a job; choose another --out\n",
     )
     assert servicer.texts() == []
-
-
-def test_a_truncated_record_is_computed_again(
-    embed: Embed, servicer: Failing, path: Path, client: Client
-) -> None:
-    servicer.fail()
-    embed()
-    servicer.do = lambda: None
-    rows = path.with_name("v.partial") / "rows"
-    os.truncate(rows, rows.stat().st_size - 1)
-    assert f"which has {KEPT - 1} of 80 texts" in embed()[1]
-    np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))

@@ -36,16 +36,8 @@ def tokens_of(item: pb.Input) -> pb.TokenInfo:
     rows: list[tuple[int, str, int, int, bool, int]] = [(CLS, "[CLS]", 0, 0, True, 0)]
     for segment, text in enumerate(texts):
         for word in WORD.finditer(text):
-            rows.append(
-                (
-                    3 + zlib.crc32(word[0].encode()) % 997,
-                    word[0],
-                    word.start(),
-                    word.end(),
-                    False,
-                    segment,
-                )
-            )
+            token = 3 + zlib.crc32(word[0].encode()) % 997
+            rows.append((token, word[0], word.start(), word.end(), False, segment))
         rows.append((SEP, "[SEP]", 0, 0, True, segment))
     for token, piece, start, end, special, segment in rows:
         info.ids.append(token)

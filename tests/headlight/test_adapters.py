@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import numpy as np
@@ -31,24 +30,6 @@ def attention_of(tokens: TokenList, layers: tuple[int, ...] = (0,)) -> Attention
     """Return random weights, so that no other orientation has the same numbers."""
     raw = np.random.default_rng(1).random((len(layers), 2, len(tokens), len(tokens)), np.float32)
     return Attention(raw / raw.sum(-1, keepdims=True), layers, tokens, REF)
-
-
-def test_importing_the_adapters_imports_no_tool() -> None:
-    program = (
-        "import sys, headlight.adapters, headlight.archive; "
-        "print(*{name.partition('.')[0] for name in sys.modules})"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50
-    )
-    assert not set(done.stdout.split()) & {
-        "torch",
-        "safetensors",
-        "bertviz",
-        "transformers",
-        "transformer_lens",
-        "lit_nlp",
-    }
 
 
 def test_hf_is_a_batch_of_one_for_each_selected_layer(client: Client) -> None:

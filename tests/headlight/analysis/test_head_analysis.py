@@ -311,8 +311,6 @@ def test_patterns_are_in_json_npz_and_the_legend(
     ("arguments", "says"),
     [
         ([], "the texts: no text was given"),
-        (["a", "--file", "b"], "not both"),
-        (["a", "--format", "npz"], "--out"),
         (["word " * 50], "the text: has 52 tokens"),
     ],
 )

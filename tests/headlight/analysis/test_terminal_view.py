@@ -34,8 +34,8 @@ def test_a_small_map_is_drawn() -> None:
     ]
 
 
-@pytest.mark.parametrize("width", [1, 40, 57, 80, 200])
-@pytest.mark.parametrize("count", [1, 2, 11, 40, 41, 120])
+@pytest.mark.parametrize("width", [1, 57, 200])
+@pytest.mark.parametrize("count", [1, 40, 41, 120])
 @pytest.mark.parametrize("colour", [False, True])
 def test_no_line_is_wider_than_the_terminal(width: int, count: int, colour: bool) -> None:
     labels = [("日本語" * 9)[: 1 + index % 20] for index in range(count)]

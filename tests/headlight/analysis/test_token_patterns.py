@@ -73,14 +73,10 @@ def test_special_tokens_and_other_texts_have_no_patterns() -> None:
     assert np.argwhere(keys["rare"]).tolist() == [[1, 1]]
 
 
-@pytest.mark.parametrize("label", [*string.punctuation, "...", "==", ' "', "。", "«", "−"])
-def test_punctuation_includes_operators_and_other_scripts(label: str) -> None:
-    assert is_punctuation(label)
-
-
-@pytest.mark.parametrize("label", ["", " ", "a", "1", "a.", "_x", "日", "\n"])
-def test_other_tokens_are_no_punctuation(label: str) -> None:
-    assert not is_punctuation(label)
+def test_punctuation_includes_operators_and_other_scripts() -> None:
+    marks = [*string.punctuation, "...", "==", ' "', "。", "«", "−"]
+    assert list(filter(is_punctuation, marks)) == marks
+    assert list(filter(is_punctuation, ["", " ", "a", "1", "a.", "_x", "日", "\n"])) == []
 
 
 def test_rare_ids_are_the_least_frequent_tenth() -> None:

@@ -67,17 +67,11 @@ def test_a_folder_comes_before_a_hub_id(folder: Path, monkeypatch: pytest.Monkey
     assert found.digest
 
 
-@pytest.mark.parametrize("name", ["org/name", "name", "a.b_c-d/e.f_g-h", "BAAI/bge-m3"])
-def test_hub_ids(name: str) -> None:
-    assert is_hub_id(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["", ".", "..", "a/b/c", "/a", "a/", "./a", "~/a", "-a/b", "a--b/c", "a..b/c", "a b", "a/b\n"],
-)
-def test_other_names_are_no_hub_ids(name: str) -> None:
-    assert not is_hub_id(name)
+def test_hub_ids() -> None:
+    names = ["org/name", "name", "a.b_c-d/e.f_g-h", "BAAI/bge-m3"]
+    assert list(filter(is_hub_id, names)) == names
+    others = ["", ".", "..", "a/b/c", "/a", "a/", "./a", "~/a", "-a/b", "a--b/c", "a..b/c", "a b"]
+    assert list(filter(is_hub_id, [*others, "a/b\n"])) == []
 
 
 @given(st.text())

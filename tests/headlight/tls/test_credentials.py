@@ -225,14 +225,8 @@ def test_the_command_line_supports_tls(watching: Watching, authority: Authority)
     own = authority.sign("operator")
     with serving(watching, authority, mutual=True) as target:
         command = ["info", "--target", target, "--timeout", "30", "--tls-ca", str(authority.cert)]
-        command += [
-            "--tls-cert",
-            str(own.cert),
-            "--tls-key",
-            str(own.key),
-            "--tls-server-name",
-            "headlight.test",
-        ]
+        command += ["--tls-cert", str(own.cert), "--tls-key", str(own.key)]
+        command += ["--tls-server-name", "headlight.test"]
         assert commands.main(command) == 0
     assert watching.seen == [("operator", "")]
 

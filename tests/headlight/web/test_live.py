@@ -8,27 +8,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from html.parser import HTMLParser
 
 from headlight.web.assets import VIEW_SCRIPTS, asset
 from headlight.web.live import LIVE_SCRIPTS, live_page
-
-
-class Elements(HTMLParser):
-    """Parser of the elements of a page: attributes, and the content of script and style."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.content: dict[str, str] = {}
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        if self.found and (tag := self.found[-1][0]) in {"script", "style"}:
-            self.content[tag] = self.content.get(tag, "") + data
+from tests.headlight.web.elements import Elements
 
 
 def test_the_policy_allows_its_own_script_and_style_and_its_own_origin_alone() -> None:
@@ -37,7 +20,7 @@ def test_the_policy_allows_its_own_script_and_style_and_its_own_origin_alone() -
     allowed = dict(rule.strip().split(" ", 1) for rule in page.policy.split(";"))
     for tag in ("script", "style"):
         (digest,) = re.findall(r"'sha256-(.+)'", allowed.pop(f"{tag}-src"))
-        content = read.content[tag].rstrip("\n") + "\n"
+        ((_, content),) = [each for each in read.named(tag) if each[1]]
         assert digest == base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
     assert allowed.pop("connect-src") == "'self'"
     assert allowed.pop("img-src") == "data:"
@@ -47,12 +30,14 @@ def test_the_policy_allows_its_own_script_and_style_and_its_own_origin_alone() -
 
 def test_the_page_has_no_address_no_inline_style_and_no_inline_handler() -> None:
     read = Elements(live_page(50051).html.decode())
-    names = [name for _, has in read.found for name in has]
+    names = [name for _, has, _ in read.found for name in has]
     assert not {"src", "srcset", "style", "action"} & set(names)
     assert not [name for name in names if name.startswith("on")]
-    links = [has["href"] for _, has in read.found if "href" in has]
+    links = [has["href"] for _, has, _ in read.found if "href" in has]
     assert [str(link).partition(",")[0] for link in links] == ["data:image/svg+xml"]
-    assert not re.search(r"https?://|@import|url\(", "".join(read.content.values()))
+    assert not re.search(
+        r"https?://|@import|url\(", "".join(content for _, _, content in read.found)
+    )
 
 
 def test_it_keeps_nothing_in_the_browser() -> None:
@@ -62,10 +47,10 @@ def test_it_keeps_nothing_in_the_browser() -> None:
 
 def test_each_control_has_a_name_and_ids_are_unique() -> None:
     read = Elements(live_page(50051).html.decode())
-    ids = [has["id"] for _, has in read.found if "id" in has]
+    ids = [has["id"] for _, has, _ in read.found if "id" in has]
     assert len(ids) == len(set(ids))
-    labelled = {has["for"] for tag, has in read.found if tag == "label" and "for" in has}
-    for tag, has in read.found:
+    labelled = {has["for"] for tag, has, _ in read.found if tag == "label" and "for" in has}
+    for tag, has, _ in read.found:
         if tag == "textarea" or has.get("type") == "password":
             assert has["id"] in labelled
     assert 'data-grpc-port="50051"' in live_page(50051).html.decode()

@@ -174,6 +174,8 @@ TAMPERINGS = [
     Tampering("swapped graphs", ".onnx", swap),
     Tampering("bytes appended", "weights.bin", lambda b: replace(b, "weights.bin", b"x" * 10)),
     Tampering("name with ..", "../weights.bin", lambda b: list_as(b, "../weights.bin")),
+    Tampering("name with .. inside", "a/../../out", lambda b: list_as(b, "a/../../out")),
+    Tampering("name with a backslash", "out", lambda b: list_as(b, "..\\out")),
     Tampering("absolute name", "/etc/hostname", lambda b: list_as(b, "/etc/hostname")),
     Tampering("name with a zero byte", "weights", lambda b: list_as(b, "weights\0.bin")),
     Tampering("name too long", "xxxx", lambda b: list_as(b, "x" * 5000)),

@@ -208,30 +208,28 @@ def test_scores_are_by_the_measure_of_the_model(encoders: dict[str, Encoder], ki
     assert {each.tokens for each in found} == {None}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_batch_mates_and_order_move_nothing(encoders: dict[str, Encoder], kind: str) -> None:
-    whole = compared(encoders[kind])
+def test_batch_mates_and_order_move_nothing(encoders: dict[str, Encoder]) -> None:
+    whole = compared(encoders["Runtime"])
     for place, passage in enumerate(PASSAGES):
-        alone = compared(encoders[kind], [passage])
+        alone = compared(encoders["Runtime"], [passage])
         [only] = alone
         mate = whole.passages[place]
         assert only.score == pytest.approx(mate.score, abs=1e-6)
         assert only.max_sim_mean == pytest.approx(mate.max_sim_mean, abs=1e-6)
         for one, other in zip(only.evidence, mate.evidence, strict=True):
             np.testing.assert_allclose(one.weights, other.weights, atol=1e-6, rtol=0)
-    turned = compared(encoders[kind], PASSAGES[::-1])
+    turned = compared(encoders["Runtime"], PASSAGES[::-1])
     assert [each.score for each in turned][::-1] == pytest.approx(
         [each.score for each in whole], abs=1e-6
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("unit_name", ["token", "word", "sentence"])
 def test_late_interaction_evidence_sums_to_the_score(
-    encoders: dict[str, Encoder], kind: str, unit_name: Any
+    encoders: dict[str, Encoder], unit_name: Any
 ) -> None:
     spec = EvidenceSpec(unit=unit_name)
-    for passage in compared(encoders[kind], evidence=spec):
+    for passage in compared(encoders["Runtime"], evidence=spec):
         assert passage.evidence[0].weights.sum() == pytest.approx(passage.max_sim_mean, abs=1e-6)
 
 
@@ -271,13 +269,12 @@ def test_more_passages_than_a_call_takes_are_merged_and_sorted(
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("unit_name", ["token", "word", "sentence"])
 def test_a_passage_without_tokens_to_compare_has_no_units(
-    encoders: dict[str, Encoder], kind: str, unit_name: Any
+    encoders: dict[str, Encoder], unit_name: Any
 ) -> None:
     specs = [EvidenceSpec(method=method, unit=unit_name) for method in EVIDENCE_METHODS]
-    found, _ = compared(encoders[kind], [" ", "a b"], evidence=specs)
+    found, _ = compared(encoders["Runtime"], [" ", "a b"], evidence=specs)
     assert found.max_sim_mean == 0
     assert found.matrix is not None
     assert found.matrix.shape[1] == 0
@@ -285,11 +282,10 @@ def test_a_passage_without_tokens_to_compare_has_no_units(
         assert (evidence.units, evidence.characters, evidence.weights.shape) == ((), (), (0,))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_ids_are_compared_by_token(encoders: dict[str, Encoder], kind: str) -> None:
+def test_ids_are_compared_by_token(encoders: dict[str, Encoder]) -> None:
     ids = [2, 9, 12, 3]
     spec = EvidenceSpec(unit="token")
-    found = encoders[kind].compare(ids, [ids, "a"], evidence=spec, late_interaction=True)
+    found = encoders["Runtime"].compare(ids, [ids, "a"], evidence=spec, late_interaction=True)
     first, second = found
     assert found.query_tokens == first.compared_tokens == (0, 1, 2, 3)
     assert first.evidence[0].characters == ()

@@ -61,12 +61,6 @@ def test_equal_weights_rounded_in_one_direction_are_accepted(keys: int) -> None:
     check_numbers("attention", np.full((1, keys), 1 / keys, np.float16), "rows", "fp16")
 
 
-def test_a_negative_zero_is_a_weight_of_zero() -> None:
-    row = np.array([[0.5, -0.0, 0.5, -0.0]], np.float16)
-    np.testing.assert_array_equal(half_sums(row), [1.0])
-    check_numbers("attention", row, "rows", "fp32")
-
-
 def test_float16_overflow_is_no_bad_answer() -> None:
     with pytest.raises(
         BadAnswer,

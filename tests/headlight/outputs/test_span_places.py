@@ -40,44 +40,25 @@ def test_windows_of_ids_have_no_characters() -> None:
         check(lambda _: None, [1, 2, 3, 4, 5])
 
 
+def characters(index: int, **changes: int) -> Change:
+    def change(places: pb.SpanPlaces) -> None:
+        for name, value in changes.items():
+            setattr(places.characters[index], name, value)
+
+    return change
+
+
+ORDER = "out of order or not requested"
 WRONG: dict[str, tuple[dict[str, bool], Change, str]] = {
     "an end too few": ({}, lambda one: one.token_ends.pop(), "has 2 starts, 1 ends"),
-    "beyond the tokens": (
-        {},
-        lambda one: one.token_ends.__setitem__(1, 6),
-        "leaves the 5 tokens",
-    ),
-    "an empty range": (
-        {},
-        lambda one: one.token_ends.__setitem__(0, 1),
-        "leaves the 5 tokens",
-    ),
-    "beyond the text": (
-        {},
-        lambda one: setattr(one.characters[1], "end", 14),
-        "characters leave the text",
-    ),
-    "of a second text": (
-        {},
-        lambda one: setattr(one.characters[1], "text", 1),
-        "characters leave the text",
-    ),
-    "no characters": (
-        {},
-        lambda one: one.ClearField("characters"),
-        "has 0 entries, 2 were expected",
-    ),
-    "others than given": (
-        {"given": True},
-        lambda one: setattr(one.characters[1], "start", 3),
-        "are not those given",
-    ),
-    "windows unasked": ({"beyond": False}, lambda _: None, "out of order or not requested"),
-    "windows out of order": (
-        {},
-        lambda one: one.window_starts.append(1),
-        "out of order or not requested",
-    ),
+    "beyond the tokens": ({}, lambda one: one.token_ends.__setitem__(1, 6), "leaves the 5 tokens"),
+    "an empty range": ({}, lambda one: one.token_ends.__setitem__(0, 1), "leaves the 5 tokens"),
+    "beyond the text": ({}, characters(1, end=14), "characters leave the text"),
+    "of a second text": ({}, characters(1, text=1), "characters leave the text"),
+    "no characters": ({}, lambda one: one.ClearField("characters"), "0 entries, 2 were expected"),
+    "others than given": ({"given": True}, characters(1, start=3), "are not those given"),
+    "windows unasked": ({"beyond": False}, lambda _: None, ORDER),
+    "windows out of order": ({}, lambda one: one.window_starts.append(1), ORDER),
     "a window beyond": ({}, lambda one: one.window_starts.append(5), "window_starts leave"),
 }
 

@@ -13,8 +13,7 @@ from headlight.errors import BundleError, InvalidInput
 from headlight.runtime import Runtime
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.engine.batches import BATCH_SQUARES, BATCH_TOKENS, plan
-from headlight.spec import AttentionSpec, HiddenSpec
-from tests.tampering import relist, scale_weights
+from tests.tampering import relist
 
 
 def test_results_come_in_the_order_of_the_inputs(runtime: Runtime) -> None:
@@ -49,22 +48,6 @@ def test_bad_input_is_named_by_its_index(runtime: Runtime, inputs: list, message
 
 
 @pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"attention": AttentionSpec()}, "outputs.attention"),
-        ({"hidden": HiddenSpec()}, "outputs.hidden"),
-        ({"head_mask": np.ones((2, 3), np.float32)}, "head_mask"),
-    ],
-)
-def test_attention_outputs_are_refused_without_the_attend_graph(
-    bundle_path: Path, options: dict[str, Any], field: str
-) -> None:
-    runtime = Runtime(bundle_path, threads=1, attend=False)
-    with pytest.raises(InvalidInput, match=rf"^{field}: this runtime was opened with attend=False"):
-        runtime.encode_items(["a"], **options)
-
-
-@pytest.mark.parametrize(
     ("mask", "problem"),
     [
         (
@@ -72,8 +55,6 @@ def test_attention_outputs_are_refused_without_the_attend_graph(
             r"has the shape \(3, 3\); this model has 2 layers of 3 heads",
         ),
         (np.full((2, 3), np.nan, np.float32), "has a value outside 0 to 1"),
-        (np.full((2, 3), 1.5, np.float32), "has a value outside 0 to 1"),
-        ([["a"] * 3] * 2, "must hold numbers alone"),
         ([["1"] * 3] * 2, "must hold numbers alone"),
     ],
 )
@@ -87,10 +68,6 @@ def test_a_head_mask_may_be_of_any_numbers(runtime: Runtime, mask: Any) -> None:
     [got] = runtime.encode_items(["a"], head_mask=mask)
     [expected] = runtime.encode_items(["a"], head_mask=np.asarray(mask, dtype=np.float32))
     np.testing.assert_array_equal(np.asarray(got.pooled), np.asarray(expected.pooled))
-
-
-def test_no_inputs_give_no_results(runtime: Runtime) -> None:
-    assert runtime.encode_items([]) == []
 
 
 @given(st.lists(st.integers(1, 3000), max_size=80), st.booleans())
@@ -122,18 +99,6 @@ def test_a_missing_provider_or_precision_is_refused_with_the_available_ones(
         Runtime(bundle_path, precision="int8")
 
 
-def test_the_golden_check_passes_on_the_bundle_and_fails_on_other_weights(
-    bundle_path: Path, tmp_path: Path
-) -> None:
-    Runtime(bundle_path, threads=1).check_golden()
-    copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
-    scale_weights(copy, 1.0005)
-    with pytest.raises(
-        BundleError, match=r"^embed\.onnx: golden pooled is off by .* on cpu/fp32, tolerance"
-    ):
-        Runtime(copy, threads=1)
-
-
 def test_a_probe_detects_other_numbers_without_the_bundle_files(
     bundle_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,12 +120,6 @@ def test_a_probe_detects_other_numbers_without_the_bundle_files(
     monkeypatch.setattr(runtime.engine, "run", ill)
     with pytest.raises(BundleError, match=r"^attend\.onnx: golden tokens is off by"):
         runtime.probe()
-
-
-def test_attention_of_chosen_layers_in_the_order_asked(runtime: Runtime) -> None:
-    [result] = runtime.encode_items(["abc"], attention=AttentionSpec(layers=(1, 0)))
-    assert result.attention is not None
-    assert result.attention.shape == (2, 3, 5, 5)
 
 
 def test_warm_up_clips_lengths_to_the_model(runtime: Runtime) -> None:
@@ -186,16 +145,13 @@ def test_a_graph_that_onnx_runtime_cannot_open_is_named(bundle_path: Path, tmp_p
         Runtime(copy, threads=1)
 
 
-@pytest.mark.parametrize("kind", ["junk", "empty", "incomplete"])
+@pytest.mark.parametrize("kind", ["empty", "incomplete"])
 def test_golden_inputs_that_prove_nothing_are_refused(
     bundle_path: Path, tmp_path: Path, kind: str
 ) -> None:
     copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
-    if kind == "junk":
-        (copy / "golden.npz").write_bytes(b"junk")
-    else:
-        arrays: dict[str, Any] = {"ids_0": np.array([1, 2])} if kind == "incomplete" else {}
-        np.savez(copy / "golden.npz", **arrays)
+    arrays: dict[str, Any] = {"ids_0": np.array([1, 2])} if kind == "incomplete" else {}
+    np.savez(copy / "golden.npz", **arrays)
     relist(copy, "golden.npz")
     with pytest.raises(BundleError, match=r"^golden\.npz: "):
         Runtime(copy, threads=1)

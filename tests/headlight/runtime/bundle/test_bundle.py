@@ -11,7 +11,7 @@ from headlight.errors import BundleError, InvalidInput
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.onnx_file import external_data
-from tests.tampering import relist, rewrite
+from tests.tampering import TAMPERINGS, rewrite
 
 
 @pytest.fixture
@@ -20,48 +20,38 @@ def copy(bundle_path: Path, tmp_path: Path) -> Path:
 
 
 def test_an_intact_bundle_opens_with_the_digest_of_its_manifest(copy: Path) -> None:
+    (copy / "lost+found").mkdir()
+    (copy / "notes.txt").write_text("not listed")
     bundle = Bundle(copy)
     assert bundle.manifest.name == "small-rope"
     assert Bundle(copy, bundle.sha256.upper()).sha256 == bundle.sha256
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["embed.onnx", "attend.onnx", "weights.bin", "tokenizer.json", "golden.npz", "parity.json"],
-)
-def test_a_flipped_bit_in_any_file_is_detected_and_named(copy: Path, name: str) -> None:
-    data = bytearray((copy / name).read_bytes())
-    data[len(data) // 2] ^= 1
-    (copy / name).write_bytes(data)
-    with pytest.raises(BundleError, match=rf"^{name}: was altered"):
-        Bundle(copy)
+REASONS = {
+    "a changed bit in weights.bin": "was altered",
+    "weights.bin missing": "is missing",
+    "name with ..": "leads out of the bundle",
+    "symbolic link to itself": "is not a name that a file can be found by",
+    "graph refers out": r"refers to '\.\./\.\./etc/passwd', which the manifest does not give it",
+    "offset beyond the file": "refers to bytes",
+    "graph that is none": "is not an ONNX file",
+    "pooling of 'median'": "expected one of mean, cls, max, last, weighted_mean, mean_sqrt_len",
+    "not a bundle": "is this a bundle",
+}
 
 
-def test_a_missing_file_is_named(copy: Path) -> None:
-    (copy / "weights.bin").unlink()
-    with pytest.raises(BundleError, match=r"^weights\.bin: is missing"):
-        Bundle(copy)
-
-
-def test_two_swapped_files_are_detected(copy: Path) -> None:
-    (copy / "embed.onnx").rename(copy / "x")
-    (copy / "attend.onnx").rename(copy / "embed.onnx")
-    (copy / "x").rename(copy / "attend.onnx")
-    with pytest.raises(BundleError, match=r"\.onnx: (has|was)"):
+@pytest.mark.parametrize("name", REASONS)
+def test_a_refusal_has_its_reason(copy: Path, name: str) -> None:
+    """All tamperings are refused: test_tampering.py."""
+    [tampering] = [each for each in TAMPERINGS if each.name == name]
+    tampering.apply(copy)
+    with pytest.raises(BundleError, match=REASONS[name]):
         Bundle(copy)
 
 
 def test_a_wrong_pinned_digest_is_refused(copy: Path) -> None:
     with pytest.raises(BundleError, match=r"manifest\.json: has the digest [0-9a-f]{64}, not 00"):
         Bundle(copy, "00" * 32)
-
-
-@pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "a/../../outside", "..\\outside"])
-def test_file_names_that_leave_the_bundle_are_refused(copy: Path, name: str) -> None:
-    (copy.parent / "outside").write_bytes(b"")
-    rewrite(copy, lambda m: m["files"].update({name: {"sha256": "0", "bytes": 0}}))
-    with pytest.raises(BundleError, match="leads out of the bundle"):
-        Bundle(copy)
 
 
 def test_only_symbolic_links_out_of_the_bundle_are_refused(copy: Path) -> None:
@@ -76,17 +66,6 @@ def test_only_symbolic_links_out_of_the_bundle_are_refused(copy: Path) -> None:
         Bundle(copy)
 
 
-def test_unlisted_files_are_ignored(copy: Path) -> None:
-    (copy / "lost+found").mkdir()
-    (copy / "notes.txt").write_text("x")
-    Bundle(copy)
-
-
-def test_a_directory_that_is_no_bundle_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="is this a bundle"):
-        Bundle(tmp_path)
-
-
 def test_broken_json_and_wrong_types_name_the_field(copy: Path) -> None:
     rewrite(copy, lambda m: m["architecture"].update(layers="two"))
     with pytest.raises(BundleError, match=r"architecture\.layers is 'two'; expected int"):
@@ -99,10 +78,7 @@ def test_broken_json_and_wrong_types_name_the_field(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (
-            {"format_version": 99},
-            "format_version is 99; this runtime reads 3 and 4: update Headlight",
-        ),
+        ({"format_version": 99}, "format_version is 99; .* reads 3 and 4: update Headlight"),
         ({"format_version": 2}, "format_version is 2; this runtime reads 3 and 4: export again"),
         ({"task": "answer"}, "task is 'answer'; this runtime serves embed, rerank, classify"),
         ({"task": "rerank"}, "task is rerank, which takes one label of texts; .* has 0 of texts"),
@@ -149,57 +125,6 @@ def test_a_bundle_without_attention_gives_the_rest(copy: Path) -> None:
         runtime.attend("a")
 
 
-def test_an_unknown_pooling_mode_is_refused_with_the_known_ones(copy: Path) -> None:
-    rewrite(copy, lambda m: m.update(pooling="median"))
-    accepted = "mean, cls, max, last, weighted_mean, mean_sqrt_len"
-    with pytest.raises(BundleError, match=f"pooling is 'median'; expected one of {accepted}"):
-        Bundle(copy)
-
-
-def test_a_graph_that_refers_to_an_undeclared_file_is_refused_before_it_is_opened(
-    copy: Path,
-) -> None:
-    model = onnx.load(str(copy / "embed.onnx"), load_external_data=False)
-    external = next(
-        t for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL
-    )
-    next(e for e in external.external_data if e.key == "location").value = "../../etc/passwd"
-    onnx.save(model, str(copy / "embed.onnx"))
-    relist(copy, "embed.onnx")
-    with pytest.raises(
-        BundleError,
-        match=(
-            r"^embed\.onnx: refers to '\.\./\.\./etc/passwd', "
-            r"which the manifest does not give it"
-        ),
-    ):
-        Bundle(copy)
-
-
-@pytest.mark.parametrize(("offset", "length"), [(10**15, 8), (0, 10**15), (-4096, 8), (0, -1)])
-def test_a_graph_that_refers_beyond_its_weights_file_is_refused(
-    copy: Path, offset: int, length: int
-) -> None:
-    model = onnx.load(str(copy / "embed.onnx"), load_external_data=False)
-    external = next(
-        t for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL
-    )
-    for entry in external.external_data:
-        if entry.key in ("offset", "length"):
-            entry.value = str(offset if entry.key == "offset" else length)
-    onnx.save(model, str(copy / "embed.onnx"))
-    relist(copy, "embed.onnx")
-    with pytest.raises(BundleError, match=r"^embed\.onnx: refers to bytes"):
-        Bundle(copy)
-
-
-def test_a_file_that_is_no_graph_is_refused(copy: Path) -> None:
-    (copy / "embed.onnx").write_bytes(b"\xff" * 64)
-    relist(copy, "embed.onnx")
-    with pytest.raises(BundleError, match=r"^embed\.onnx: is not an ONNX file"):
-        Bundle(copy)
-
-
 def test_references_in_nested_graphs_are_found(tmp_path: Path) -> None:
     tensor = onnx.helper.make_tensor("t", onnx.TensorProto.FLOAT, [1], b"\0\0\0\0", raw=True)
     set_external_data(tensor, "hidden.bin", offset=4, length=4)
@@ -241,16 +166,7 @@ def test_a_volume_that_links_every_file_into_one_folder_is_accepted(copy: Path) 
     Bundle(copy)
 
 
-def test_a_loop_of_links_is_refused(copy: Path) -> None:
-    (copy / "golden.npz").unlink()
-    (copy / "golden.npz").symlink_to("golden.npz")
-    with pytest.raises(
-        BundleError, match=r"golden\.npz.*is not a name that a file can be found by"
-    ):
-        Bundle(copy)
-
-
-@pytest.mark.parametrize("value", ["NaN", "Infinity", "-1.0", "true"])
+@pytest.mark.parametrize("value", ["NaN", "-1.0", "true"])
 def test_an_unreachable_tolerance_is_refused(copy: Path, value: str) -> None:
     path = copy / "manifest.json"
     text = path.read_text()

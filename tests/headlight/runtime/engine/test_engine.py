@@ -12,7 +12,6 @@ from headlight.outputs.registry import OUTPUTS
 from headlight.outputs.vector_forms import VectorForm
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.encode_items import ItemResult, everything
-from headlight.runtime.engine.batches import pad
 from headlight.runtime.engine.engine import output_names
 from headlight.runtime.values import Architecture, Ids
 
@@ -24,12 +23,6 @@ ALL = everything(ARCHITECTURE)
 
 def ids_of(length: int, seed: int = 0) -> Ids:
     return np.random.default_rng([seed, length]).integers(1, 90, size=length, dtype=np.int64)
-
-
-def test_padding_is_on_the_right_and_masked() -> None:
-    ids, mask = pad([np.array([5, 6, 7]), np.array([8])])
-    assert ids.tolist() == [[5, 6, 7], [8, 0, 0]]
-    assert mask.tolist() == [[1, 1, 1], [1, 0, 0]]
 
 
 def test_a_batch_fetches_the_union_of_requested_outputs() -> None:

@@ -87,12 +87,6 @@ def test_long_golden_inputs_are_left_to_the_service(copy: Path) -> None:
     assert short_inputs((long, long._replace(ids=np.zeros(99, dtype=np.int64)))) == (long,)
 
 
-def test_invalid_keys_have_infinite_distance(copy: Path) -> None:
-    change_graph(copy, FAULTS["keys"].role, FAULTS["keys"].apply)
-    with pytest.raises(BundleError, match="is off by inf on"):
-        Runtime(copy, threads=1)
-
-
 def test_a_bundle_of_an_earlier_version_is_served(copy: Path) -> None:
     """It has no partly masked inputs."""
     with np.load(copy / "golden.npz") as golden:

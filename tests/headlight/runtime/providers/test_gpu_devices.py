@@ -17,7 +17,7 @@ import pytest
 from headlight.errors import BundleError
 from headlight.extras import remedy
 from headlight.runtime import Runtime
-from headlight.runtime.providers import cuda_session, provider_choice
+from headlight.runtime.providers import cuda_session
 from headlight.runtime.providers.cuda_session import Devices, Gpu, devices
 from headlight.runtime.providers.provider_choice import choose_provider
 
@@ -126,11 +126,3 @@ def test_a_precision_missing_from_the_bundle_is_refused(
         BundleError, match="no embed graph for cuda/fp16; the bundle has cpu/fp32, cuda/fp32"
     ):
         Runtime(bundle_path, provider="cuda", precision="fp16")
-
-
-def test_an_unknown_provider_is_refused() -> None:
-    with pytest.raises(
-        BundleError,
-        match="provider 'tpu' is not available; available are auto, cpu, openvino, cuda",
-    ):
-        provider_choice.choose_provider("tpu", "fp32")

@@ -39,7 +39,7 @@ def items(runtime: Runtime, *lengths: int) -> list[EncodeItem]:
     return [EncodeItem(5 + np.arange(length) % 20, wanted) for length in lengths]
 
 
-@pytest.fixture(params=["cpu", "openvino"])
+@pytest.fixture(scope="module", params=["cpu", "openvino"])
 def own(request: pytest.FixtureRequest, bundle_path: Path) -> Runtime:
     return Runtime(bundle_path, provider=request.param, threads=1)
 

@@ -124,11 +124,6 @@ def test_a_model_without_segments_takes_neither_pairs_nor_segments(runtime: Runt
         runtime.check_ids([5], [0])
 
 
-def test_an_empty_half_of_a_pair_is_named(paired: Runtime) -> None:
-    with pytest.raises(InvalidInput, match=r"^inputs\[0\]\.pair\.second: is empty"):
-        paired.encode_items([("a", "")])
-
-
 def test_a_tokenizer_with_more_segments_than_the_model_is_refused(
     make_bundle: MakeBundle, tmp_path: Path
 ) -> None:

@@ -57,18 +57,6 @@ def test_an_empty_text_is_its_special_tokens_if_encoded(tokenizer: Tokenizer) ->
         tokenizer.encode("")
 
 
-@pytest.mark.parametrize(("truncation", "kept"), [("cut_end", "abcdef"), ("cut_start", "efghij")])
-def test_truncation_keeps_special_tokens_and_reports_the_original_length(
-    tokenizer: Tokenizer, truncation: str, kept: str
-) -> None:
-    tokenized = tokenizer.encode("abcdefghij", truncation=truncation, with_info=True)  # type: ignore[arg-type]
-    assert len(tokenized.ids) < tokenized.original_length
-    assert tokenized.original_length == 12
-    assert tokenized.info is not None
-    assert "".join(piece.removeprefix("##") for piece in tokenized.info.pieces[1:-1]) == kept
-    assert (tokenized.info.pieces[0], tokenized.info.pieces[-1]) == ("[CLS]", "[SEP]")
-
-
 def test_truncating_a_text_does_not_affect_the_next_one(tokenizer: Tokenizer) -> None:
     tokenizer.encode("abcdefghij", truncation="cut_end")
     with pytest.raises(InvalidInput):
@@ -77,11 +65,6 @@ def test_truncating_a_text_does_not_affect_the_next_one(tokenizer: Tokenizer) ->
 
 def test_without_the_limit_any_length_is_tokenised(tokenizer: Tokenizer) -> None:
     assert len(tokenizer.encode("a" * 500, limit=False).ids) == 502
-
-
-def test_an_empty_text_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(InvalidInput, match="is empty"):
-        tokenizer.encode("")
 
 
 def test_an_invalid_tokenizer_file_is_named(tmp_path: Path) -> None:
@@ -121,14 +104,6 @@ def test_batch_tokenization_equals_single_tokenization(
             )
             for name, value in alone._asdict().items():
                 np.testing.assert_equal(getattr(each, name), value, name)
-
-
-def test_without_offsets_the_ids_are_the_same(tokenizer: Tokenizer) -> None:
-    for text in ("Ab c", "a\U0001f600b", "ß1,."):
-        bare, told = tokenizer.encode(text), tokenizer.encode(text, with_info=True)
-        np.testing.assert_array_equal(bare.ids, told.ids)
-        # Of a text there are some.
-        assert (bare.segments == told.segments).all()  # type: ignore[union-attr]
 
 
 def test_segments_are_not_read_for_models_without_them(tmp_path: Path) -> None:

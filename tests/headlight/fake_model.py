@@ -23,6 +23,10 @@ REF = pb.ModelRef(
     name="fake", version="1", bundle_sha256="ab" * 32, provider="cpu", precision="fp32"
 )
 
+OTHER_REF = pb.ModelRef(
+    name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
+)
+
 
 def tokens_of(item: pb.Input) -> pb.TokenInfo:
     """Return the words between [CLS] and [SEP]; ids unchanged."""

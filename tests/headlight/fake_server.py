@@ -52,6 +52,12 @@ def refused(error: HeadlightError) -> Refusal:
     return made
 
 
+def shed(delay_ms: int) -> Refusal:
+    """Return the status of a full queue, to be tried again after a delay."""
+    trailing = ((PUSHBACK_KEY, str(delay_ms)),)
+    return Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", trailing)
+
+
 @dataclasses.dataclass
 class FakeServicer(HeadlightServiceServicer):
     """Servicer of one model named "fake"."""

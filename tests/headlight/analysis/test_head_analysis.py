@@ -18,7 +18,7 @@ from headlight.errors import BadAnswer, MixedWeights
 from headlight.interface.arguments import Input, text_of
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.conftest import Pipe
-from tests.headlight.fake_model import HEADS, LAYERS, REF
+from tests.headlight.fake_model import HEADS, LAYERS, OTHER_REF, REF
 from tests.headlight.fake_server import FakeServicer
 
 TEXTS = ["read a file", "for line in open ( path )"]
@@ -124,10 +124,7 @@ def test_ids_have_no_special_tokens(client: Client) -> None:
 def test_weights_replaced_during_an_analysis_are_detected(
     client: Client, servicer: FakeServicer
 ) -> None:
-    other = pb.ModelRef()
-    other.CopyFrom(REF)
-    other.bundle_sha256 = "cd" * 32
-    servicer.ref = lambda call: REF if call < 1 else other
+    servicer.ref = lambda call: REF if call < 1 else OTHER_REF
     with pytest.raises(MixedWeights, match="changed during the analysis"):
         importance(client, TEXTS)
     servicer.numbers = itertools.count()

@@ -24,7 +24,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.wire.status_errors import LONGEST_DELAY_SECONDS
 from tests.headlight.conftest import Open
 from tests.headlight.fake_model import HEADS, LAYERS
-from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits, serving
+from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits, serving, shed
 
 SECONDS = 60  # timeout of the client and of waits for the server; no test reaches it
 TEXT = "one two three"
@@ -235,13 +235,8 @@ def test_waits_without_a_timeout_are_bounded(seconds: float) -> None:
 
 
 def test_eight_retries_follow_a_call_without_an_answer() -> None:
-    retries, shed = Retries(None), Overloaded("the queue is full", 0.0)
-    assert [retries.delay(shed) is None for _ in range(9)] == [False] * 8 + [True]
-
-
-def shed(pushback: str) -> Refusal:
-    trailing = (("grpc-retry-pushback-ms", pushback),)
-    return Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", trailing)
+    retries, full = Retries(None), Overloaded("the queue is full", 0.0)
+    assert [retries.delay(full) is None for _ in range(9)] == [False] * 8 + [True]
 
 
 @pytest.mark.parametrize("method", ["encode", "attend", "tokenize", "pieces"])
@@ -249,7 +244,7 @@ def test_a_pushback_beyond_the_timeout_raises_the_server_error_at_once(
     client: Any, servicer: Streaming, method: str
 ) -> None:
     begun = time.monotonic()
-    servicer.refusals.append(shed("4000000000"))
+    servicer.refusals.append(shed(4_000_000_000))
     with pytest.raises(Overloaded, match="the queue is full") as caught:
         METHODS[method](client)
     assert caught.value.retry_after_seconds is not None

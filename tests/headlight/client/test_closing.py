@@ -9,14 +9,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import grpc
 import pytest
 
 from headlight import AsyncClient, AttentionSpec, Client, Unavailable
 from headlight.client.call_flow import Retries
 from headlight.errors import HeadlightError
 from headlight.pb import headlight_pb2 as pb
-from tests.headlight.fake_server import FakeServicer, Refusal, default_limits
+from tests.headlight.fake_server import FakeServicer, default_limits, shed
 
 CLOSED = "the client is closed; make another"
 TEXTS = ["a text"] * 40
@@ -119,9 +118,7 @@ class Shedding(FakeServicer):
         super().__init__(default_limits())
 
     def serve(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
-        raise Refusal(
-            grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", (("grpc-retry-pushback-ms", "3600000"),)
-        )
+        raise shed(3_600_000)
 
 
 class TestWaiting:

@@ -18,7 +18,7 @@ from headlight.errors import MixedWeights
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.client.test_bad_answers import METHODS
 from tests.headlight.conftest import Open
-from tests.headlight.fake_model import DIM, HEADS, LAYERS, REF
+from tests.headlight.fake_model import DIM, HEADS, LAYERS, OTHER_REF, REF
 from tests.headlight.fake_server import FakeServicer
 
 Ask = Callable[[Any], Any]
@@ -62,13 +62,10 @@ def test_a_list_that_met_two_versions_is_requested_anew(
     client: Client, servicer: FakeServicer
 ) -> None:
     client.model()
-    other = pb.ModelRef(
-        name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
-    )
-    servicer.ref = lambda call: other if call == 1 else REF
+    servicer.ref = lambda call: OTHER_REF if call == 1 else REF
     assert len(client.encode(["one"] * 20)) == 20
     assert servicer.described == 2, "its limits may be others, too"
-    servicer.ref = lambda call: other if call % 2 else REF
+    servicer.ref = lambda call: OTHER_REF if call % 2 else REF
     with pytest.raises(MixedWeights):  # as in a roll-out of replicas
         client.encode(["one"] * 20)
 

@@ -13,7 +13,7 @@ from headlight import Client, Unavailable
 from headlight.client.call_flow import Retries
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.conftest import Open
-from tests.headlight.fake_server import FakeServicer, Refusal, default_limits
+from tests.headlight.fake_server import FakeServicer, Refusal, default_limits, shed
 
 TEXTS = [f"text {number}" for number in range(24)]  # three requests of eight texts
 AT_ONCE = (("grpc-retry-pushback-ms", "-1"),)  # gRPC is not to try again by itself
@@ -95,11 +95,6 @@ def test_a_shed_request_keeps_its_delay_during_an_outage(
 
     Neither is sent again before its own time.
     """
-    shed = Refusal(
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-        "the queue is full",
-        (("grpc-retry-pushback-ms", "60000"),),
-    )
     first = threading.Event()
     waits: list[float] = []
 
@@ -108,7 +103,7 @@ def test_a_shed_request_keeps_its_delay_during_an_outage(
         servicer.asked.append(text)
         if text == TEXTS[16] and servicer.asked.count(text) == 1:
             first.set()
-            raise shed
+            raise shed(60_000)
         return Leaving.serve(servicer, request)
 
     def pause(seconds: float) -> None:

@@ -17,14 +17,9 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.spec import TokensSpec
 from headlight.wire.client_codec import from_model
 from tests.headlight.fake_model import frames_of
-from tests.headlight.fake_server import FakeServicer, Refusal, default_limits
+from tests.headlight.fake_server import FakeServicer, Refusal, default_limits, shed
 
 TEXTS = [f"text number {index} " * (index % 4 + 1) for index in range(32)]  # 4 requests of 8
-
-
-def shed(delay_ms: int) -> Refusal:
-    trailing = (("grpc-retry-pushback-ms", str(delay_ms)),)
-    return Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", trailing)
 
 
 class Calls:

@@ -22,9 +22,8 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.ray import Embedder
 from headlight.ray.actor_encoder import assigned_cpus
 from headlight.runtime import Runtime
-from headlight.wire.status_errors import PUSHBACK_KEY
-from tests.headlight.fake_model import DIM
-from tests.headlight.fake_server import FakeServicer, Refusal
+from tests.headlight.fake_model import DIM, OTHER_REF
+from tests.headlight.fake_server import FakeServicer, Refusal, shed
 from tests.headlight.ray.tables import TEXTS, Options, array, table
 from tests.tampering import scale_weights
 
@@ -48,9 +47,7 @@ def test_a_model_with_another_digest_is_refused(target: str) -> None:
 def test_weights_replaced_during_a_run_end_it(servicer: FakeServicer, target: str) -> None:
     embedder = Embedder(target=target)
     embedder(table([*TEXTS]))
-    servicer.ref = lambda call: pb.ModelRef(
-        name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
-    )
+    servicer.ref = lambda call: OTHER_REF
     with pytest.raises(MixedWeights, match="weights were replaced meanwhile"):
         embedder(table([*TEXTS]))
 
@@ -76,8 +73,7 @@ def test_pushback_is_waited_for(
 ) -> None:
     """Longer than the client itself retries."""
     embedder = Embedder(target=target, at_once=1)
-    shed = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", ((PUSHBACK_KEY, "1"),))
-    servicer.refusals.extend([shed] * 20)
+    servicer.refusals.extend([shed(1)] * 20)
     found = embedder(table([*TEXTS]))
     np.testing.assert_array_equal(array(found["embedding"]), client.encode(TEXTS))
     assert pauses

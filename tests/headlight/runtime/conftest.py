@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import onnxruntime
@@ -11,6 +12,11 @@ from headlight.runtime.providers import cuda_session
 from headlight.runtime.providers.cuda_session import Devices
 from tests.conftest import MakeBundle
 from tests.headlight.runtime.on_cpu import CPU, CUDA, OnCpu
+
+
+@pytest.fixture
+def copy(bundle_path: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
 
 
 @pytest.fixture

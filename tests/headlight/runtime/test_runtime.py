@@ -100,9 +100,8 @@ def test_a_missing_provider_or_precision_is_refused_with_the_available_ones(
 
 
 def test_a_probe_detects_other_numbers_without_the_bundle_files(
-    bundle_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
     runtime = Runtime(copy, threads=1)
     runtime.check_golden()
     shutil.rmtree(copy)
@@ -126,8 +125,7 @@ def test_warm_up_clips_lengths_to_the_model(runtime: Runtime) -> None:
     runtime.warm_up([1, 10**9])
 
 
-def test_non_finite_weights_are_refused_at_start(bundle_path: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
+def test_non_finite_weights_are_refused_at_start(copy: Path) -> None:
     weights = np.fromfile(copy / "weights.bin", dtype=np.float32)
     np.full_like(weights, np.nan).tofile(copy / "weights.bin")
     relist(copy, "weights.bin")
@@ -135,8 +133,7 @@ def test_non_finite_weights_are_refused_at_start(bundle_path: Path, tmp_path: Pa
         Runtime(copy, threads=1)
 
 
-def test_a_graph_that_onnx_runtime_cannot_open_is_named(bundle_path: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
+def test_a_graph_that_onnx_runtime_cannot_open_is_named(copy: Path) -> None:
     model = onnx.load(copy / "attend.onnx", load_external_data=False)
     model.graph.node[0].op_type = "NoSuchOperator"
     onnx.save(model, copy / "attend.onnx")
@@ -146,10 +143,7 @@ def test_a_graph_that_onnx_runtime_cannot_open_is_named(bundle_path: Path, tmp_p
 
 
 @pytest.mark.parametrize("kind", ["empty", "incomplete"])
-def test_golden_inputs_that_prove_nothing_are_refused(
-    bundle_path: Path, tmp_path: Path, kind: str
-) -> None:
-    copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
+def test_golden_inputs_that_prove_nothing_are_refused(copy: Path, kind: str) -> None:
     arrays: dict[str, Any] = {"ids_0": np.array([1, 2])} if kind == "incomplete" else {}
     np.savez(copy / "golden.npz", **arrays)
     relist(copy, "golden.npz")

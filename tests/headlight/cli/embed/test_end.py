@@ -24,15 +24,12 @@ from headlight.client.call_flow import Retries
 from headlight.errors import HeadlightError
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.cli.embed.failing import KEPT, TEXTS, Embed, Failing, names, vectors
-from tests.headlight.fake_model import DIM
+from tests.headlight.fake_model import DIM, OTHER_REF
 from tests.headlight.fake_server import Refusal, default_limits, serving
 
 
 def test_weights_replaced_during_a_job_end_it(embed: Embed, servicer: Failing) -> None:
-    other = pb.ModelRef(
-        name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
-    )
-    servicer.do = lambda: setattr(servicer, "ref", lambda call: other)
+    servicer.do = lambda: setattr(servicer, "ref", lambda call: OTHER_REF)
     code, err = embed("--retry-for", "50")
     assert code == 1
     assert (
@@ -54,12 +51,9 @@ def test_mixed_weights_within_one_block_end_a_job(
     """
     # Requests of several blocks may be interleaved, so that each block has answers of one version.
     monkeypatch.setattr("headlight.bulk.row_blocks.BLOCKS_AT_ONCE", 1)
-    other = pb.ModelRef(
-        name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
-    )
     servicer.limits.max_request_tokens = 40  # several requests per block
     first = servicer.ref
-    servicer.ref = lambda call: other if call % 2 else first(call)
+    servicer.ref = lambda call: OTHER_REF if call % 2 else first(call)
     code, err = embed()
     assert code == 1
     assert (

@@ -22,11 +22,11 @@ from headlight.cli.commands import main
 from headlight.cli.files import PARTIAL, OutputError
 from headlight.cli.tables.part_folder import PIECE, PartFolder
 from headlight.cli.tables.table_source import TableSource
-from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime
 from headlight.spec import VectorType
 from tests.headlight.cli.embed.failing import Failing
 from tests.headlight.cli.tables.making import LONG, Run, texts, write
+from tests.headlight.fake_model import OTHER_REF
 from tests.headlight.fake_server import default_limits
 
 ROWS = 60
@@ -209,11 +209,8 @@ def test_other_weights_end_the_job(
 ) -> None:
     bodies = texts(ROWS)
     write(tmp_path / "in.parquet", bodies)
-    other = pb.ModelRef(
-        name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
-    )
     servicer.at = bodies[40]
-    servicer.do = lambda: setattr(servicer, "ref", lambda call: other)
+    servicer.do = lambda: setattr(servicer, "ref", lambda call: OTHER_REF)
     code, err = run("--target", target)
     assert code == 1
     assert "goes on from there, once the weights before answer again; else remove it\n" in err

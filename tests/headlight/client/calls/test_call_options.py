@@ -37,18 +37,20 @@ def given(option: str) -> list[Any]:
     return [{} if value is None else {option: value} for value in SENT[option]]
 
 
-@pytest.mark.parametrize("option", SENT)
 @pytest.mark.parametrize("call", CALLS)
-def test_every_method_sends_the_option(
-    client: Client, servicer: FakeServicer, call: Callable[..., Any], option: str
+def test_every_method_sends_its_options(
+    client: Client, servicer: FakeServicer, call: Callable[..., Any]
 ) -> None:
-    for arguments in given(option):
-        call(client, **arguments)
-    assert [getattr(request, option) for request in servicer.encoded] == [*SENT[option].values()]
-    first, last = list(SENT[option])[1:]
-    for wrong in ("soon", ["text"], 2):
-        with pytest.raises(InvalidInput, match=f'^{option}: must be None, "{first}" or "{last}"'):
-            call(client, **{option: wrong})
+    for option, values in SENT.items():
+        servicer.encoded.clear()
+        for arguments in given(option):
+            call(client, **arguments)
+        assert [getattr(request, option) for request in servicer.encoded] == [*values.values()]
+        first, last = list(values)[1:]
+        for wrong in ("soon", ["text"], 2):
+            says = f'^{option}: must be None, "{first}" or "{last}"'
+            with pytest.raises(InvalidInput, match=says):
+                call(client, **{option: wrong})
 
 
 @pytest.mark.parametrize("option", SENT)

@@ -6,18 +6,14 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import grpc
 import pytest
 
 from headlight import AttentionSpec, Overloaded
 from headlight.client.call_flow import MOST_RETRIES
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_model import REF, tokens_of
-from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits
+from tests.headlight.fake_server import FakeServicer, abort, default_limits, shed
 
-SHED = Refusal(
-    grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", (("grpc-retry-pushback-ms", "1"),)
-)
 METHODS: list[Callable[[Any], Any]] = [
     lambda client: client.occlusion("one two"),
     lambda client: client.attention_bytes("one two", AttentionSpec()),
@@ -66,9 +62,9 @@ def servicer() -> Shedding:
 def test_shed_calls_are_retried_after_the_delay_of_the_server(
     either: Any, servicer: Shedding, method: Callable[[Any], Any]
 ) -> None:
-    servicer.refusals.extend([SHED] * MOST_RETRIES)
+    servicer.refusals.extend([shed(1)] * MOST_RETRIES)
     assert method(either) is not None
     assert servicer.calls == MOST_RETRIES + 1
-    servicer.refusals.extend([SHED] * (MOST_RETRIES + 1))
+    servicer.refusals.extend([shed(1)] * (MOST_RETRIES + 1))
     with pytest.raises(Overloaded):
         method(either)

@@ -122,7 +122,7 @@ SPECS = [
 ]
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize("spec", SPECS[2::5], ids=str)
 def test_texts_of_different_lengths_share_a_batch(opened: Opened, spec: AttentionSpec) -> None:
     compare(
         *opened("rope"),

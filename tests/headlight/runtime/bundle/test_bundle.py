@@ -1,5 +1,4 @@
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,6 @@ from headlight.runtime import Runtime
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.onnx_file import external_data
 from tests.tampering import TAMPERINGS, rewrite
-
-
-@pytest.fixture
-def copy(bundle_path: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
 
 
 def test_an_intact_bundle_opens_with_the_digest_of_its_manifest(copy: Path) -> None:

@@ -58,11 +58,6 @@ def opened_in(folder: Path) -> Iterator[list[str]]:
     watched.pop()
 
 
-@pytest.fixture
-def copy(bundle_path: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
-
-
 @pytest.fixture(params=PROVIDERS)
 def provider(request: pytest.FixtureRequest) -> str:
     if request.param == "openvino":

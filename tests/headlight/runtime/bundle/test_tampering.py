@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,6 @@ from headlight.runtime import Runtime
 from headlight.runtime.providers import provider_choice
 from tests.system.processes import exit_code
 from tests.tampering import MISFITS, TAMPERINGS, Tampering, replace_and_relist
-
-
-@pytest.fixture
-def copy(bundle_path: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
 
 
 @pytest.fixture

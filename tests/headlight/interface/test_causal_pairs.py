@@ -17,8 +17,9 @@ from headlight_export.parity.reference import Masks, Reference
 from headlight_model.checkpoint import load_checkpoint
 from tests import scorers
 from tests.factory import with_options
+from tests.headlight.blocking import LoopThread
 from tests.headlight.conftest import Pipe
-from tests.headlight.interface.conftest import LoopThread, each_kind
+from tests.headlight.interface.conftest import each_kind
 from tests.once import once
 
 KINDS = ("Runtime", "Client", "AsyncClient")

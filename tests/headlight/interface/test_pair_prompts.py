@@ -15,7 +15,8 @@ from headlight import Encoder, InvalidInput
 from headlight.comparison import EvidenceSpec
 from tests import scorers
 from tests.factory import with_options
-from tests.headlight.interface.conftest import LoopThread, each_kind
+from tests.headlight.blocking import LoopThread
+from tests.headlight.interface.conftest import each_kind
 
 KINDS = ("Runtime", "Client", "AsyncClient")
 PROMPTS: dict[str, Any] = {"prompts": {"usual": "it ", "other": "find "}, "default_prompt": "usual"}

@@ -12,7 +12,8 @@ from headlight.cli.result_output import info_text
 from headlight.description import Quality
 from tests import scorers
 from tests.factory import with_options
-from tests.headlight.interface.conftest import LoopThread, each_kind
+from tests.headlight.blocking import LoopThread
+from tests.headlight.interface.conftest import each_kind
 
 COSINES: dict[str, Any] = {
     "texts": "some",

@@ -71,25 +71,23 @@ def admission_of(service: Service) -> Admission:
     return service.model.admission
 
 
-@pytest.mark.parametrize("name", FORMS)
-async def test_a_dry_run_has_the_size_and_runs_nothing(serve: Serve, name: str) -> None:
+async def test_a_dry_run_has_the_size_and_runs_nothing(serve: Serve) -> None:
     async with serve() as service:
-        planned = await service.stub.Compare(of(4, 2, 7, dry_run=True, **FORMS[name]))
-        assert service.engine.batches == []
-        answer = await service.stub.Compare(of(4, 2, 7, **FORMS[name]))
-        await service.in_flight.idle()
-        assert admission_of(service).outputs.held == 0
-    assert planned.data_bytes == answer.data_bytes == data_of(answer)
-    assert [each.item for each in planned.passages] == sorted(
-        [each.item for each in answer.passages],
-        key=lambda item: [4, 2, 7].index(item.token_count),
-    )
-    assert {len(each.evidence) for each in planned.passages} == {0}
-    assert (
-        answer.usage
-        == planned.usage
-        == pb.Usage(token_count=16, prompt_token_count=0, original_token_count=16)
-    )
+        for form in FORMS.values():
+            computed = len(service.engine.batches)
+            planned = await service.stub.Compare(of(4, 2, 7, dry_run=True, **form))
+            assert len(service.engine.batches) == computed
+            answer = await service.stub.Compare(of(4, 2, 7, **form))
+            await service.in_flight.idle()
+            assert admission_of(service).outputs.held == 0
+            assert planned.data_bytes == answer.data_bytes == data_of(answer)
+            assert [each.item for each in planned.passages] == sorted(
+                [each.item for each in answer.passages],
+                key=lambda item: [4, 2, 7].index(item.token_count),
+            )
+            assert {len(each.evidence) for each in planned.passages} == {0}
+            usage = pb.Usage(token_count=16, prompt_token_count=0, original_token_count=16)
+            assert answer.usage == planned.usage == usage
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -294,15 +292,15 @@ REFUSED: dict[str, tuple[pb.CompareRequest, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-async def test_bad_input_and_limits_are_refused_by_name(serve: Serve, name: str) -> None:
-    request, field, problem = REFUSED[name]
+async def test_bad_input_and_limits_are_refused_by_name(serve: Serve) -> None:
     async with serve(**ROOMY) as service:
-        error = await refused(service.stub.Compare(request), INVALID)
+        for request, field, problem in REFUSED.values():
+            error = await refused(service.stub.Compare(request), INVALID)
+            assert (error.details() or "").startswith(f"{field}: {problem}")
+            assert details_of(error)["BadRequest"].field_violations[0].field == field
+        await service.in_flight.idle()
         assert service.engine.batches == []
         assert admission_of(service).outputs.held == admission_of(service).requests.held == 0
-    assert (error.details() or "").startswith(f"{field}: {problem}")
-    assert details_of(error)["BadRequest"].field_violations[0].field == field
 
 
 async def test_an_input_and_a_target_of_too_many_tokens_are_refused_as_the_input(
@@ -320,16 +318,16 @@ async def test_without_room_for_a_passage_the_remedy_is_the_option(serve: Serve)
     assert "--max-items 2 or more" in (error.details() or "")
 
 
-@pytest.mark.parametrize("part", ["evidence", "matrix", "late_interaction"])
-async def test_unknown_fields_of_a_newer_client_are_refused(serve: Serve, part: str) -> None:
-    request = of(2)
-    inner: Any = request.evidence.add() if part == "evidence" else getattr(request, part)
-    inner.MergeFromString(b"\xa0\x06\x01")  # field 100
+async def test_unknown_fields_of_a_newer_client_are_refused(serve: Serve) -> None:
     async with serve() as service:
-        error = await refused(service.stub.Compare(request), INVALID)
-    field = details_of(error)["BadRequest"].field_violations[0].field
-    assert field == ("evidence[0]" if part == "evidence" else part)
-    assert "asks for something that this server does not know" in (error.details() or "")
+        for part in ("evidence", "matrix", "late_interaction"):
+            request = of(2)
+            inner: Any = request.evidence.add() if part == "evidence" else getattr(request, part)
+            inner.MergeFromString(b"\xa0\x06\x01")  # field 100
+            error = await refused(service.stub.Compare(request), INVALID)
+            field = details_of(error)["BadRequest"].field_violations[0].field
+            assert field == ("evidence[0]" if part == "evidence" else part)
+            assert "asks for something that this server does not know" in (error.details() or "")
 
 
 @pytest.mark.parametrize(

@@ -178,19 +178,6 @@ def test_cancelling_between_two_steps_of_a_thread_holds_nothing(stage: str, paid
         assert sum(cancelled(made).values()) == 1
 
 
-def test_cancelling_just_before_the_answer_holds_nothing() -> None:
-    with core() as made:
-        trace, handles = Trace(), list[Handle[Answer]]()
-        trace.act = lambda reached: handles[0].cancel() if reached == "reply" else None
-        with made.busy_tokenizer():
-            handles.append(submit(made, LONG, trace=trace, size_bytes=9))
-        refused(handles[0], CancelledError)
-        made.passed()
-        made.computed()
-        assert made.held == (0, 0, 0)
-        assert sum(cancelled(made).values()) == 1
-
-
 def test_an_answer_before_the_tokenizer_thread_returns_closes_as_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -232,7 +219,8 @@ def test_an_answer_is_held_until_it_is_closed(may_compute: bool) -> None:
         assert made.model.bound == 0
 
 
-def test_a_request_that_is_given_up_while_it_is_answered_holds_nothing() -> None:
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_request_that_is_given_up_while_it_is_answered_holds_nothing(closes: bool) -> None:
     """As a frontend does at a deadline: it cancels and closes, whichever comes first."""
     with core() as made:
         trace = Trace()
@@ -241,7 +229,8 @@ def test_a_request_that_is_given_up_while_it_is_answered_holds_nothing() -> None
         def give_up(stage: str) -> None:
             if stage == "reply":
                 handles[0].cancel()
-                handles[0].close()
+                if closes:
+                    handles[0].close()
 
         trace.act = give_up
         with made.busy_tokenizer():
@@ -250,6 +239,7 @@ def test_a_request_that_is_given_up_while_it_is_answered_holds_nothing() -> None
         made.passed()
         made.computed()
         assert made.held == (0, 0, 0)
+        assert sum(cancelled(made).values()) == 1
 
 
 def test_a_refused_request_keeps_no_frames_of_its_steps() -> None:

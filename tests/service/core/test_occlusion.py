@@ -10,7 +10,6 @@ import math
 import time
 import tracemalloc
 from collections.abc import Sequence
-from typing import Any
 
 import grpc
 import numpy as np
@@ -26,7 +25,6 @@ from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.requests.request import OcclusionRequest
 from headlight_service.frontends.contract.answer_forms import OccludedForm
 from headlight_service.frontends.contract.request_decoding import OCCLUSION, decode_occlude
-from headlight_service.frontends.grpc.grpc_status import PUSHBACK
 from tests.service.calls import details_of, refused, request, text_of, until
 from tests.service.conftest import Serve, Service
 from tests.service.fakes import DIM, MAX_LENGTH, FakeEngine, FakeRuntime
@@ -208,29 +206,6 @@ async def test_a_waiting_occlusion_ends_at_its_deadline(serve: Serve) -> None:
         assert holes(service.engine) == [-1]
 
 
-async def test_a_caller_that_disconnects_while_waiting_is_counted_and_released(
-    serve: Serve,
-) -> None:
-    async with serve() as service:
-        admission = admission_of(service)
-        service.engine.gate.clear()
-        call = service.stub.Occlude(of(5))
-        await service.started()
-        others = admission.tokens.free
-        admission.tokens.take(others)
-        service.engine.gate.set()
-        await until(lambda: admission.tokens.held == others)  # the first encoding has ended
-        call.cancel()
-        await service.in_flight.idle()
-        assert service.sample("headlight_cancelled_total", model="fake", stage="queue") == 1
-        assert (admission.tokens.held, admission.outputs.held, admission.requests.held) == (
-            others,
-            0,
-            0,
-        )
-        assert holes(service.engine) == [-1]
-
-
 async def test_an_occlusion_that_has_not_started_is_shed(serve: Serve) -> None:
     async with serve() as service:
         others = fill(admission_of(service))
@@ -254,18 +229,6 @@ async def test_the_whole_occlusion_is_checked_against_the_deadline_before_it_sta
         service.engine.gate.set()
         await first
         assert len(service.engine.batches) == 1
-
-
-async def test_a_far_too_long_occlusion_ends_after_its_first_encoding(
-    serve: Serve,
-) -> None:
-    async with serve(streams=1) as service:
-        service.model.estimate.worked_off(tokens=1, seconds=1e3)
-        error = await refused(service.stub.Occlude(of(10), timeout=60), EXHAUSTED)
-        assert "; allow more time, or ask for less" in (error.details() or "")
-        metadata: Any = error.trailing_metadata()
-        assert PUSHBACK not in dict(metadata), "no waiting helps"
-        assert holes(service.engine) == [-1]
 
 
 def test_only_a_far_too_long_occlusion_is_refused_on_an_idle_service() -> None:

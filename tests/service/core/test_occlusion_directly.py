@@ -194,6 +194,7 @@ def test_a_far_too_long_occlusion_is_charged_for_its_first_encoding() -> None:
         made.model.estimate.worked_off(tokens=1, seconds=1e3)
         error = refused(start(made, client="c", deadline=time.monotonic() + 60), Shed)
         assert (error.shortage, error.retry_after_seconds) == (Shortage.DEADLINE, None)
+        assert "; allow more time, or ask for less" in error.message
         assert quotas.of("c").level == 1000 - 5
         assert holes(made) == [-1]
 

@@ -32,7 +32,6 @@ from tests.service.core.pipelines import (
     VECTOR_BYTES,
     Form,
     Pieces,
-    Trace,
     answered,
     cancelled,
     core,
@@ -75,33 +74,6 @@ def test_parts_of_an_answer_come_output_by_output() -> None:
         assert parts[1].axes == ("token", "value")
 
 
-def test_times_cover_the_stages() -> None:
-    with core() as made:
-        began = time.monotonic_ns()
-        timings = answered(submit(made)).timings
-        assert 0 <= timings.tokenize_ns <= timings.total_ns <= time.monotonic_ns() - began
-        assert timings.queue_ns + timings.infer_ns <= timings.total_ns
-        assert (
-            made.sample("headlight_stage_seconds_count", stage="total", priority="interactive") == 1
-        )
-
-
-def test_reservations_are_held_until_the_answer_is_sent() -> None:
-    with core() as made:
-        made.engine.gate.clear()
-        handle = submit(made, size_bytes=50)
-        made.started()
-        assert made.held == (50, 2, VECTOR_BYTES + OVERHEAD)
-        assert handle.answer_bytes == VECTOR_BYTES + OVERHEAD
-        made.engine.gate.set()
-        handle.result()
-        assert made.held == (50, 0, VECTOR_BYTES + OVERHEAD)
-        assert handle.close(keep_answer_bytes=10) == 10
-        assert made.held == (0, 0, 10)
-        handle.release(10)
-        assert made.held == (0, 0, 0)
-
-
 def test_a_waiting_thread_computes_itself_if_a_slot_is_idle() -> None:
     with core() as made:
         own = threading.current_thread().name
@@ -116,19 +88,6 @@ def test_a_waiting_thread_computes_itself_if_a_slot_is_idle() -> None:
         assert made.computing[2].startswith("engine"), "the caller's thread has returned by then"
         answered(submit(made, may_compute=True, priority="bulk"))
         assert made.computing[3].startswith("bulk")
-
-
-def test_a_waiting_thread_does_not_compute_without_an_idle_slot() -> None:
-    with core() as made:
-        made.engine.gate.clear()
-        first = submit(made)
-        made.started()
-        second = submit(made, may_compute=True)
-        assert not second.future.done()
-        made.engine.gate.set()
-        for each in (first, second):
-            answered(each)
-        assert all(name.startswith("engine") for name in made.computing)
 
 
 def test_concurrent_submissions_get_their_own_answers() -> None:
@@ -271,34 +230,6 @@ def test_a_late_request_is_refused_once_its_tokens_are_counted() -> None:
         answered(first)
 
 
-def test_answers_larger_than_the_free_bytes_are_shed_with_a_size_that_fits() -> None:
-    with core(max_output_bytes=1 << 21) as made:
-        outputs, free = made.model.admission.outputs, 3 * VECTOR_BYTES + OVERHEAD
-        taken = outputs.free - free
-        outputs.take(taken)
-        error = refused(submit(made, *"abcd"), Shed)
-        assert error.shortage is Shortage.OUTPUT_BYTES
-        assert "outputs.pooled" in error.message
-        assert "the first 3 of these 4 inputs would fit" in error.message
-        answered(submit(made, *"abc"))
-        outputs.take(-taken)
-
-
-def test_answers_wait_for_the_window_and_enter_in_order() -> None:
-    with core() as made:
-        window = AnswerWindow(VECTOR_BYTES, 0)
-        first = submit(made, window=window)
-        first.result()
-        others = [submit(made, "x" * at, window=window) for at in (1, 2, 3)]
-        assert [each.future.done() for each in others] == [False] * 3
-        assert len(made.engine.batches) == 1
-        first.close()
-        for each in others:
-            each.result()
-            each.close()
-        assert [batch[0].ids[0] for batch in made.engine.batches[1:]] == [1, 2, 3]
-
-
 def test_an_unknown_model_fails_the_request() -> None:
     with core() as made:
         handle = submit(made, model="unknown")
@@ -316,18 +247,6 @@ def test_a_draining_service_accepts_nothing() -> None:
         made.model.scheduler.close()
         refused(submit(made, size_bytes=9), Unavailable)
         assert made.held == (0, 0, 0)
-
-
-def test_spans_are_notified_of_each_stage() -> None:
-    with core() as made:
-        for text in ("a", LONG):
-            trace = Trace()
-            answered(submit(made, text, trace=trace))
-            assert trace.stages == ["tokenize", "", "prepared", "queue", "reply"]
-        trace = Trace()
-        handle = made.pipeline.tokenize(Request(["a"]), Pieces(), trace=trace)
-        answered(handle)
-        assert trace.stages == ["tokenize", "reply"]
 
 
 def test_results_are_released_once_taken() -> None:

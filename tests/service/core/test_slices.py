@@ -109,23 +109,14 @@ def test_large_requests_leave_room_for_small_ones() -> None:
         handles = [submit(held(made), *TEXTS) for _ in range(7)]
         until(lambda: made.held[1] == 140, "the large requests are not queued")
         assert made.model.estimate.committed > made.held[1]
-        refused(submit(made, *TEXTS), Shed)
+        error = refused(submit(made, *TEXTS), Shed)
+        assert error.shortage is Shortage.QUEUE_TOKENS
+        assert error.retry_after_seconds > 0
         small = submit(made, "a")
         made.engine.gate.set()
         for handle in (*handles, small):
             answered(handle)
         assert made.model.estimate.committed == 0
-
-
-def test_the_queue_refuses_a_further_large_request_at_once(made: Core) -> None:
-    handles = [submit(held(made), *TEXTS) for _ in range(2)]
-    error = refused(submit(made, *TEXTS), Shed)
-    assert error.shortage is Shortage.QUEUE_TOKENS
-    assert error.retry_after_seconds > 0
-    small = submit(made, "a")  # there is room for it
-    made.engine.gate.set()
-    for handle in (*handles, small):
-        answered(handle)
 
 
 @pytest.mark.parametrize("at", [0, 4, 5, 49])

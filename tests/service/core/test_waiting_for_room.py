@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from concurrent.futures import CancelledError
 from typing import Any
@@ -52,40 +51,15 @@ def test_a_waiting_request_is_queued_once_there_is_room() -> None:
             assert len(answered(handle).results) == 1
 
 
-def test_waiting_requests_are_admitted_in_order() -> None:
-    """A short one that would fit does not overtake a long one."""
+@pytest.mark.parametrize("seconds", [0.05, -1])
+def test_a_waiting_request_is_refused_at_its_deadline_with_a_retry_delay(seconds: float) -> None:
     with core(**OPTIONS) as made:
         handles = full(made)
-        long, short = bulk(made, "long " * 20), bulk(made, "a")
-        assert made.held[1] == 33  # with the short one it would be 34, within the limit
-        made.engine.gate.set()
-        for handle in (*handles, long, short):
-            answered(handle)
-        lengths = [len(item.ids) for batch in made.engine.batches for item in batch]
-        assert sorted(lengths) == [1, 11, 11, 11, 20]
-
-
-def test_a_waiting_request_is_refused_at_its_deadline_with_a_retry_delay() -> None:
-    with core(**OPTIONS) as made:
-        handles = full(made)
-        error = refused(bulk(made, deadline=time.monotonic() + 0.05), Shed)
+        error = refused(bulk(made, deadline=time.monotonic() + seconds), Shed)
         assert error.shortage is Shortage.QUEUE_TOKENS
         assert error.retry_after_seconds > 0
         made.engine.gate.set()
         for handle in handles:
-            answered(handle)
-
-
-def test_a_cancelled_request_waits_no_longer() -> None:
-    with core(**OPTIONS) as made:
-        handles = full(made)
-        left, stays = bulk(made, deadline=math.inf), bulk(made)
-        left.cancel()
-        with pytest.raises(CancelledError):
-            left.result()
-        assert cancelled(made) == {"queue": 1}
-        made.engine.gate.set()
-        for handle in (*handles, stays):
             answered(handle)
 
 
@@ -99,43 +73,11 @@ def test_the_first_that_leaves_makes_way_for_the_next() -> None:
         long, short = bulk(made, "long " * 20), bulk(made, "a b c")
         assert made.held[1] == 22
         long.cancel()
+        refused(long, CancelledError)
+        assert cancelled(made) == {"queue": 1}
         assert made.held[1] == 25
         made.engine.gate.set()
         for handle in (first, second, short):
-            answered(handle)
-
-
-def test_a_deadline_ends_a_request_that_waits_in_the_queue() -> None:
-    """The engine never takes it; the request's own caller notices."""
-    with core(**OPTIONS) as made:
-        made.engine.gate.clear()
-        first = submit(made)
-        made.started()
-        late = submit(made, "a", deadline=time.monotonic() + 0.05)
-        assert made.held[1] == 3
-        refused(late, DeadlineExceeded)
-        assert made.held[1] == 2
-        made.engine.gate.set()
-        answered(first)
-
-
-def test_a_request_that_an_engine_computes_outlasts_its_deadline() -> None:
-    with core(**OPTIONS) as made:
-        made.engine.gate.clear()
-        handle = submit(made, deadline=time.monotonic() + 60)
-        made.started()
-        handle.expire()
-        made.engine.gate.set()
-        assert len(answered(handle).results) == 1
-
-
-def test_a_request_whose_deadline_passes_before_it_waits_does_not_wait() -> None:
-    with core(**OPTIONS) as made:
-        handles = full(made)
-        error = refused(bulk(made, deadline=time.monotonic() - 1), Shed)
-        assert error.shortage is Shortage.QUEUE_TOKENS
-        made.engine.gate.set()
-        for handle in handles:
             answered(handle)
 
 

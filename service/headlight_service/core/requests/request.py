@@ -1,4 +1,4 @@
-"""Requests of the core: plain, picklable values, independent of protocols."""
+"""Requests of the core: plain values, independent of protocols."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from headlight.errors import DeadlineExceeded
 from headlight.reasons import Phrase
 from headlight.spec import PRIORITIES, Priority
 from headlight_service.core.admission.admission_control import (
-    FIRST_RETRY_SECONDS,
     LONGEST_RETRY_SECONDS,
     SHORTEST_RETRY_SECONDS,
     SMALL_ANSWER_BYTES,
@@ -69,20 +68,6 @@ def shed(
         pytest.fail("it was admitted")
 
 
-def test_reservations_are_released_however_the_holder_ends() -> None:
-    admission = admission_of(10)
-    with admitted(admission, 4), admitted(admission, 6):
-        assert admission.tokens.held == 10
-        with pytest.raises(Shed):
-            shed(admission, 1)
-    assert admission.tokens.held == 0
-    budget = RequestBudget(admission, admission.estimates[0], "interactive")
-    budget.take_tokens(10, math.inf)
-    assert admission.tokens.held == 10
-    budget.close(ZeroDivisionError())
-    assert admission.tokens.held == 0
-
-
 def test_the_retry_delay_is_the_time_to_drain_half_the_queue() -> None:
     admission = admission_of(1000)
     admission.estimates[0].worked_off(tokens=200, seconds=1.0)
@@ -93,13 +78,6 @@ def test_the_retry_delay_is_the_time_to_drain_half_the_queue() -> None:
         shed(admission, 100)
     assert refused.value.retry_after_seconds == pytest.approx(600 / 200)
     assert refused.value.shortage is Shortage.QUEUE_TOKENS
-
-
-def test_the_retry_delay_before_the_first_batch_is_a_default() -> None:
-    admission = admission_of(1)
-    with admitted(admission, 1), pytest.raises(Shed) as refused:
-        shed(admission, 1)
-    assert refused.value.retry_after_seconds == FIRST_RETRY_SECONDS
 
 
 @given(st.integers(1, 10**9), st.floats(1e-9, 1e9))

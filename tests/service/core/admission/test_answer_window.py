@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import threading
+from concurrent.futures import CancelledError
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,38 +65,6 @@ def test_an_answer_that_fits_enters_at_once_without_a_callback() -> None:
     assert [each.times for each in (*visits, third)] == [0, 0, 1]
 
 
-def test_a_small_answer_is_not_counted_and_does_not_wait() -> None:
-    window = AnswerWindow(LIMIT, FREE)
-    large, waits = Visit(window, LIMIT), Visit(window, FREE + 1)
-    small = [Visit(window, FREE) for _ in range(50)]
-    assert all(each.inside for each in small)
-    for each in small:
-        each.leave()
-    assert not waits.inside, "they gave nothing back"
-    large.leave()
-    assert waits.inside
-
-
-def test_an_answer_larger_than_the_limit_enters_alone() -> None:
-    window = AnswerWindow(LIMIT, FREE)
-    first, giant = Visit(window, 20), Visit(window, 10 * LIMIT)
-    assert [first.inside, giant.inside] == [True, False]
-    first.leave()
-    assert giant.inside
-    behind = Visit(window, 11)
-    assert [giant.inside, behind.inside] == [True, False]
-    giant.leave()
-    assert behind.inside
-
-
-def test_no_answer_overtakes_a_waiting_one() -> None:
-    window = AnswerWindow(LIMIT, FREE)
-    first, large, fits = Visit(window, 60), Visit(window, 80), Visit(window, 20)
-    assert (large.inside, fits.inside) == (False, False)
-    first.leave()
-    assert (large.inside, fits.inside) == (True, True)
-
-
 def test_a_withdrawn_answer_gets_no_callback_and_holds_nothing() -> None:
     window = AnswerWindow(LIMIT, FREE)
     first, gone, behind = Visit(window, LIMIT), Visit(window, LIMIT), Visit(window, LIMIT)
@@ -105,6 +75,14 @@ def test_a_withdrawn_answer_gets_no_callback_and_holds_nothing() -> None:
     assert not behind.withdraw(), "it waits no longer"
     behind.leave()
     assert Visit(window, LIMIT).inside
+
+
+def test_no_answer_overtakes_a_waiting_one() -> None:
+    window = AnswerWindow(LIMIT, FREE)
+    first, large, fits = Visit(window, 60), Visit(window, 80), Visit(window, 20)
+    assert (large.inside, fits.inside) == (False, False)
+    first.leave()
+    assert (large.inside, fits.inside) == (True, True)
 
 
 def test_withdrawing_admits_the_answers_behind_that_fit() -> None:
@@ -121,24 +99,6 @@ def test_withdrawing_admits_the_answers_behind_that_fit() -> None:
     assert too_much.inside
 
 
-def test_an_admitted_answer_may_leave_at_once_and_admits_the_next() -> None:
-    window, entered = AnswerWindow(LIMIT, FREE), list[int]()
-
-    def enter_and_leave(number: int) -> None:
-        def proceed() -> None:
-            entered.append(number)
-            window.leave(LIMIT)
-
-        assert not window.enter(LIMIT, proceed)
-
-    first = Visit(window, LIMIT)
-    for number in range(50):
-        enter_and_leave(number)
-    first.leave()
-    assert entered == list(range(50))
-    assert Visit(window, LIMIT).inside
-
-
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 250), st.integers(0, 99)), max_size=60))
 def test_answers_enter_in_order_within_the_limit_except_a_single_large_one(
     steps: list[tuple[int, int, int]],
@@ -147,7 +107,9 @@ def test_answers_enter_in_order_within_the_limit_except_a_single_large_one(
     inside, waiting = list[Visit](), list[Visit]()
     for what, size, place in steps:
         if what == 0:
-            (inside if (visit := Visit(window, size)).inside else waiting).append(visit)
+            visit = Visit(window, size)
+            assert not (visit.inside and waiting and size > FREE), "it overtakes"
+            (inside if visit.inside else waiting).append(visit)
         elif what == 1 and inside:
             inside.pop(place % len(inside)).leave()
         elif what == 2 and waiting:
@@ -206,3 +168,13 @@ def test_a_chain_of_admissions_does_not_recurse() -> None:
     window.leave(10)
     assert let_in == list(range(5000))
     assert window.enter(10, functools.partial(proceed, -1)), "nothing is held any more"
+
+
+def test_nothing_enters_once_the_stream_ends() -> None:
+    window = AnswerWindow(LIMIT, FREE)
+    first, waits = Visit(window, LIMIT), Visit(window, LIMIT)
+    window.close()
+    first.leave()
+    with pytest.raises(CancelledError):
+        Visit(window, LIMIT)
+    assert not waits.inside

@@ -20,7 +20,7 @@ from headlight_service.core.scheduler.running_batch import compute
 from headlight_service.frontends.contract import answer_forms
 from headlight_service.frontends.contract import answer_forms as framing
 from headlight_service.frontends.grpc import encode_stream
-from headlight_service.frontends.grpc.grpc_status import PUSHBACK, refusal
+from headlight_service.frontends.grpc.grpc_status import PUSHBACK
 from tests.service.batching import running
 from tests.service.calls import details_of, refused, request
 from tests.service.conftest import Serve
@@ -110,15 +110,6 @@ async def test_a_probe_without_memory_does_not_fail_the_engine(
         assert len((await setup.submit(item(3))).results) == 1
 
 
-def test_short_memory_is_resource_exhausted_without_a_retry_delay() -> None:
-    for error in (HostFull(), MemoryError("of 3 GiB for /secret")):
-        told = refusal(error)
-        assert (told.status, told.retry_after_ms) == (grpc.StatusCode.RESOURCE_EXHAUSTED, None)
-        assert told.reason == "memory"
-        assert told.message.startswith(MESSAGE)
-        assert "secret" not in told.message
-
-
 async def test_short_memory_is_reported_and_counted_and_batch_mates_are_answered(
     serve: Serve,
 ) -> None:
@@ -147,7 +138,7 @@ async def test_short_memory_while_encoding_an_answer_is_resource_exhausted(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fill(*_: Any) -> None:
-        raise MemoryError
+        raise MemoryError("of 3 GiB for /secret")
 
     async with serve(FakeRuntime()) as service:
         with monkeypatch.context() as patch:
@@ -156,6 +147,9 @@ async def test_short_memory_while_encoding_an_answer_is_resource_exhausted(
                 service.stub.Encode(request()), grpc.StatusCode.RESOURCE_EXHAUSTED
             )
         assert (error.details() or "").startswith(MESSAGE)
+        assert "secret" not in (error.details() or "")
+        metadata: Any = error.trailing_metadata()
+        assert PUSHBACK not in dict(metadata)
         await service.stub.Encode(request())
         assert service.sample("headlight_rejected_total", model="fake", reason="memory") == 1
 

@@ -137,8 +137,7 @@ class Overloaded:
             self._end(request, now - request.came)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("group", [1, 8, 32])
+@pytest.mark.parametrize(("group", "seed"), [(1, 0), (8, 1), (32, 2)])
 def test_most_admitted_requests_are_answered_in_time_under_overload(group: int, seed: int) -> None:
     load = Overloaded(group, seed)
     load.run()

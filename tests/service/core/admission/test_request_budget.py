@@ -16,10 +16,8 @@ from headlight.errors import DeadlineExceeded, EngineError
 from headlight.spec import PRIORITIES, Priority
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.estimates import Expected, WaitEstimate
-from headlight_service.core.admission.rate_limit import Bucket
 from headlight_service.core.admission.request_budget import RequestBudget
 from headlight_service.core.admission.shed_error import Shed, Shortage
-from tests.service.batching import Clock
 
 FAILURE = EngineError("the model failed")
 
@@ -211,19 +209,6 @@ def test_the_wait_is_recorded_when_a_request_is_computed(monkeypatch: pytest.Mon
     others.close()
 
 
-def test_a_cancelled_wait_is_recorded_as_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    admission = admission_of()
-    learnt = Learnt(admission, monkeypatch)
-    budget = queued(admission, deadline=time.monotonic() + 100)
-    budget._queued_at -= 1.0
-    budget.close()
-    [(*_, seconds, answered)] = learnt.waits
-    assert seconds >= 1.0
-    assert not answered
-    budget.close()
-    assert len(learnt.waits) == 1
-
-
 def test_a_cancelled_wait_is_recorded_if_longer_than_expected() -> None:
     admission = admission_of()
     admission.estimates[0].worked_off(tokens=10, seconds=60.0)
@@ -255,20 +240,6 @@ def test_results_of_cancelled_requests_do_not_record_a_wait(
     budget.ended(50)
     others.close()
     assert held(admission) == (0, 0, 0, 0)
-
-
-def test_a_quota_is_refunded_once_and_not_to_a_disconnected_caller() -> None:
-    bucket, admission = Bucket(1, 100, Clock()), admission_of()
-    [estimate] = admission.estimates
-    failed, left = (RequestBudget(admission, estimate, "interactive", bucket) for _ in range(2))
-    failed.charge(40)
-    left.charge(30)
-    assert bucket.level == 30
-    failed.close(FAILURE)
-    failed.close(FAILURE)
-    left.close()
-    left.close(FAILURE)  # too late
-    assert bucket.level == 70
 
 
 STEPS = st.sampled_from(

@@ -44,12 +44,6 @@ async def beside_each_other(setup: Setup, items: list[EncodeItem]) -> None:
     await request
 
 
-async def test_an_idle_service_uses_all_slots_for_one_request() -> None:
-    async with running(slots=2, tokens=10**6) as setup:
-        await beside_each_other(setup, [item(LEAST_SPLIT_TOKENS // 8) for _ in range(32)])
-    assert [len(batch) for batch in setup.engine.batches] == [16, 16]
-
-
 async def test_a_busy_slot_is_not_idle_until_its_batch_ends() -> None:
     request = [item(LEAST_SPLIT_TOKENS // 8) for _ in range(32)]
     async with running(slots=2, tokens=10**6) as setup:
@@ -83,15 +77,6 @@ async def test_batches_are_counted_with_padding() -> None:
     ]
 
 
-async def test_bulk_batches_are_sized_by_the_rate_of_earlier_ones() -> None:
-    async with running(tokens=10**6, bulk_seconds=0.1) as setup:
-        await setup.submit(*[item(4) for _ in range(10)], priority="bulk")
-    assert [len(batch) for batch in setup.engine.batches] == [
-        1,
-        9,
-    ]  # on a stopped clock, any number takes no time
-
-
 async def test_bulk_slowed_by_other_processes_is_not_split_into_single_texts() -> None:
     async with running(tokens=10**6, bulk_seconds=0.1) as setup:
 
@@ -105,7 +90,7 @@ async def test_bulk_slowed_by_other_processes_is_not_split_into_single_texts() -
         await setup.submit(*[item(4) for _ in range(200)], priority="bulk")
     sizes = [len(batch) for batch in setup.engine.batches]
     assert sizes[0] == 1
-    assert min(sizes[1:-1]) >= 20, "some 0.1 s of work"
+    assert 20 <= min(sizes[1:-1]) <= max(sizes) <= 26, "some 0.1 s of work"
     assert all(report.seconds > 0.2 for report in setup.reports), "what is reported is what it took"
 
 
@@ -176,17 +161,3 @@ async def test_no_bulk_starts_beside_an_exclusive_interactive_batch(held: bool) 
         setup.engine.gate.set()
         await asyncio.gather(*tasks)
     assert lengths(setup.engine) == [[3], [4]]
-
-
-async def test_bulk_uses_the_slots_that_interactive_batches_leave() -> None:
-    async with running(slots=2, tokens=4) as setup:
-        setup.engine.gate.clear()
-        asked = [asyncio.create_task(setup.submit(item(3)))]
-        await setup.started()
-        bulk = asyncio.create_task(setup.submit(item(2), item(2), item(2), priority="bulk"))
-        await setup.started()
-        asked.append(asyncio.create_task(setup.submit(item(1))))
-        await setup.started()
-        setup.engine.gate.set()
-        await asyncio.gather(*asked, bulk)
-    assert lengths(setup.engine)[:3] == [[3], [2, 2], [1]]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import gc
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FrameType
 
 import pytest
@@ -25,44 +25,29 @@ def entry(
     return Entry(lane, 0, length, size or length, arrived, deadline)
 
 
-def lane_of(lengths: Sequence[int]) -> tuple[Lane[int], list[Entry[int]]]:
-    lane: Lane[int] = Lane()
-    entries = [entry(length, arrived=place) for place, length in enumerate(lengths)]
-    for each in entries:
-        lane.add(each)
-    return lane, entries
-
-
 def lengths_of(batch: Batch[int]) -> list[int]:
     return [each.length for each in batch.entries]
 
 
-def test_a_batch_is_the_oldest_item_and_those_nearest_in_length() -> None:
-    lane, _ = lane_of([10, 30, 11, 9, 50])
-    limit = BatchLimit(tokens=33)
-    assert lengths_of(lane.take(0, limit)) == [10, 11, 9]
-    assert lengths_of(lane.take(0, limit)) == [30]
-    assert lengths_of(lane.take(0, limit)) == [50]  # larger than the whole limit: alone
+@pytest.mark.parametrize(
+    ("waiting", "limit", "batches"),
+    [
+        # The oldest and those nearest in length; what is larger than the whole limit, alone.
+        ([10, 30, 11, 9, 50], BatchLimit(tokens=33), [[10, 11, 9], [30], [50]]),
+        ([100, 10, 90], BatchLimit(tokens=10**6, max_padding=0.1), [[100, 90], [10]]),
+        ([4, 5, 4, 4, 5], BatchLimit(tokens=100, max_padding=0), [[4, 4, 4], [5, 5]]),
+        ([8] * 5, BatchLimit(tokens=10**6, squares=3 * 64), [[8, 8, 8], [8, 8]]),
+    ],
+    ids=["tokens", "padding", "no padding", "squares"],
+)
+def test_a_batch_is_the_oldest_item_and_those_nearest_in_length(
+    waiting: list[int], limit: BatchLimit, batches: list[list[int]]
+) -> None:
+    lane: Lane[int] = Lane()
+    for place, length in enumerate(waiting):
+        lane.add(entry(length, arrived=place))
+    assert [lengths_of(lane.take(0, limit)) for _ in batches] == batches
     assert lengths_of(lane.take(0, limit)) == []
-
-
-def test_padding_is_bounded_without_a_token_limit() -> None:
-    lane, _ = lane_of([100, 10, 90])
-    limit = BatchLimit(tokens=10**6, max_padding=0.1)
-    assert lengths_of(lane.take(0, limit)) == [100, 90]
-    assert lengths_of(lane.take(0, limit)) == [10]
-
-
-def test_squares_bound_a_lane_that_returns_attention() -> None:
-    lane, _ = lane_of([8] * 10)
-    assert lengths_of(lane.take(0, BatchLimit(tokens=10**6, squares=3 * 64))) == [8, 8, 8]
-
-
-def test_zero_padding_batches_equal_lengths_only() -> None:
-    lane, _ = lane_of([4, 5, 4, 4, 5])
-    limit = BatchLimit(tokens=100, max_padding=0)
-    assert lengths_of(lane.take(0, limit)) == [4, 4, 4]
-    assert lengths_of(lane.take(0, limit)) == [5, 5]
 
 
 def test_batch_limits_use_rounded_lengths_and_reports_true_ones() -> None:
@@ -101,61 +86,6 @@ limits = st.builds(
     squares=st.none() | st.integers(1, 5000),
     max_padding=st.floats(0, 1),
 )
-# Events of a queue: an arrival (length, seconds to its deadline), a cancellation of some
-# arrival, or a batch taken.
-arrivals = st.tuples(st.just("add"), st.integers(1, 64), st.integers(1, 40) | st.just(math.inf))
-cancels = st.tuples(st.just("cancel"), st.integers(0, 200), st.just(0))
-takes = st.tuples(st.just("take"), st.just(0), st.just(0))
-
-
-@settings(max_examples=300)
-@given(limits, st.lists(arrivals | arrivals | cancels | takes, max_size=120))
-def test_nothing_is_lost_run_twice_or_over_the_limit(
-    limit: BatchLimit, story: list[tuple[str, int, float]]
-) -> None:
-    lane: Lane[int] = Lane()
-    added: list[Entry[int]] = []
-    waiting: list[Entry[int]] = []  # the model: a plain list in order of arrival
-    ran: list[Entry[int]] = []
-    dropped: list[Entry[int]] = []
-
-    def take(now: float) -> None:
-        batch = lane.take(now, limit)
-        alive = [each for each in waiting if each.deadline > now]
-        if alive:
-            assert batch.entries[0] is alive[0], "the oldest is in the batch"
-        assert bool(batch.entries) == bool(alive)
-        assert all(each.deadline <= now for each in batch.expired)
-        assert all(each.deadline > now for each in batch.entries)
-        count, longest, total = len(batch.entries), batch.longest, batch.total
-        assert total == sum(lengths_of(batch))
-        assert longest == max(lengths_of(batch), default=0)
-        if count > 1:
-            assert count * longest <= limit.tokens
-            assert limit.squares is None or count * longest**2 <= limit.squares
-            assert count * longest - total <= limit.max_padding * count * longest
-        for each in batch.entries + batch.expired:
-            waiting.remove(each)  # fails if it was cancelled or taken before
-        ran.extend(batch.entries)
-        dropped.extend(batch.expired)
-        assert lane.count == len(waiting)
-
-    for now, (event, number, ttl) in enumerate(story):
-        if event == "add":
-            added.append(entry(number, arrived=now, deadline=now + ttl))
-            waiting.append(added[-1])
-            lane.add(added[-1])
-        elif event == "cancel" and added:
-            victim = added[number % len(added)]
-            if lane.discard(victim):
-                waiting.remove(victim)
-                dropped.append(victim)
-        elif event == "take":
-            take(now)
-    for rest in range(len(waiting)):
-        take(len(story) + rest)
-    assert not waiting
-    assert sorted(map(id, ran + dropped)) == sorted(map(id, added))
 
 
 requests = st.tuples(
@@ -229,20 +159,6 @@ def test_adding_many_entries_costs_little_more_than_one() -> None:
         return calls_made(work)
 
     assert calls(500) < 2 * calls(5)
-
-
-@settings(max_examples=100)
-@given(st.lists(st.integers(1, 64), min_size=1, max_size=80), limits)
-def test_no_entry_waits_longer_than_there_are_entries_before_it(
-    lengths: list[int], limit: BatchLimit
-) -> None:
-    lane, entries = lane_of(lengths)
-    last = entries[-1]
-    for now in range(len(lengths)):
-        if last in lane.take(now, limit).entries:
-            return
-        lane.add(entry(last.length + 1 + now % 3))  # later entries cannot delay it
-    pytest.fail("starved")
 
 
 def calls_made(work: Callable[[], None]) -> int:

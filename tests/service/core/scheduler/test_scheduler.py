@@ -22,7 +22,7 @@ from headlight_service.core.scheduler.pending_requests import Computed, PendingR
 from headlight_service.core.scheduler.running_batch import BatchReport
 from tests.service.batching import Setup, lengths, running
 from tests.service.calls import until
-from tests.service.fakes import DIM, item, result
+from tests.service.fakes import item, result
 
 
 async def test_results_come_back_in_the_order_of_the_items() -> None:
@@ -46,18 +46,6 @@ async def test_a_single_item_does_not_wait_and_later_ones_share_a_batch() -> Non
         setup.engine.gate.set()
         await asyncio.gather(first, *rest)
     assert lengths(setup.engine) == [[4], [4, 4, 4]]
-
-
-async def test_as_many_batches_run_at_once_as_there_are_slots() -> None:
-    async with running(slots=2, tokens=4) as setup:
-        setup.engine.gate.clear()
-        tasks = [asyncio.create_task(setup.submit(item(4))) for _ in range(3)]
-        await setup.started()
-        await setup.started()
-        assert len(setup.engine.batches) == 2
-        setup.engine.gate.set()
-        await asyncio.gather(*tasks)
-        assert len(setup.engine.batches) == 3
 
 
 async def test_roles_never_share_a_batch() -> None:
@@ -205,7 +193,7 @@ async def test_a_failed_probe_ends_the_scheduler_and_fails_waiting_requests() ->
         assert setup.held == (0, 0)
 
 
-async def test_queued_requests_fail_when_the_scheduler_ends() -> None:
+async def test_an_ended_scheduler_fails_queued_requests_and_accepts_none() -> None:
     async with running() as setup:
         setup.engine.gate.clear()
         first, second = (asyncio.create_task(setup.submit(item(1))) for _ in range(2))
@@ -215,6 +203,10 @@ async def test_queued_requests_fail_when_the_scheduler_ends() -> None:
             with pytest.raises(Unavailable):
                 await task
         assert setup.lost == []
+        request = Submitted(1)
+        with pytest.raises(Unavailable, match="try another, or this one later"):
+            setup.scheduler.submit(request.pending)
+        assert request.answers == []
 
 
 class Submitted:
@@ -374,44 +366,6 @@ async def test_a_deadline_ends_queued_items_and_not_running_ones() -> None:
         assert lengths(setup.engine) == [[4]]
 
 
-async def test_expired_items_are_not_started_when_a_slot_is_free() -> None:
-    async with running(tokens=4) as setup:
-        setup.engine.gate.clear()
-        first, late = Submitted(4), Submitted(4, deadline=setup.clock.now + 1e6)
-        setup.scheduler.submit(first.pending)
-        await setup.started()
-        setup.scheduler.submit(late.pending)
-        setup.clock.now += 1e6
-        setup.engine.gate.set()
-        assert await asyncio.to_thread(late.told.wait, 30)
-        assert isinstance(late.answers[0], DeadlineExceeded)
-        assert lengths(setup.engine) == [[4]]
-
-
-async def test_concurrent_submissions_each_get_one_callback() -> None:
-    async with running(slots=2, tokens=16) as setup:
-        requests = [Submitted(*(1 + at % 7 for _ in range(1 + at % 3))) for at in range(200)]
-
-        def submit(own: list[Submitted]) -> None:
-            for at, each in enumerate(own):
-                setup.scheduler.submit(each.pending, may_compute=bool(at % 2))
-
-        await asyncio.gather(*(asyncio.to_thread(submit, requests[start::4]) for start in range(4)))
-        for each in requests:
-            assert await asyncio.to_thread(each.told.wait, 30)
-        for each in requests:
-            [answer] = each.answers
-            assert isinstance(answer, Computed)
-            assert [len(got.pooled) for got in answer.results if got.pooled is not None] == [
-                DIM
-            ] * len(each.pending.items)
-            assert sum(each.computing) == 0
-        assert sum(map(len, setup.engine.batches)) == sum(
-            len(each.pending.items) for each in requests
-        )
-        assert setup.scheduler.heartbeat.stalled_seconds == 0
-
-
 async def test_closing_ends_the_threads_of_the_scheduler() -> None:
     before = set(threading.enumerate())
     async with running(slots=2, tokens=1) as setup:
@@ -422,12 +376,3 @@ async def test_closing_ends_the_threads_of_the_scheduler() -> None:
         if not thread.name.startswith("asyncio"):
             await asyncio.to_thread(thread.join, 30)
             assert not thread.is_alive(), thread.name
-
-
-async def test_an_ended_scheduler_accepts_nothing() -> None:
-    async with running() as setup:
-        setup.scheduler.close()
-        request = Submitted(1)
-        with pytest.raises(Unavailable, match="try another, or this one later"):
-            setup.scheduler.submit(request.pending)
-        assert request.answers == []

@@ -40,8 +40,7 @@ HTTP: dict[str, tuple[str, Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("texts", [WORDS, MANY], ids=len)
-@pytest.mark.parametrize("door", HTTP)
+@pytest.mark.parametrize(("door", "texts"), [("contract", WORDS), *((door, MANY) for door in HTTP)])
 def test_any_accepted_number_of_texts_is_answered_over_http(door: str, texts: list[str]) -> None:
     path, body, rows = HTTP[door]
     with http_service() as service:

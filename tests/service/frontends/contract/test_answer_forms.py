@@ -23,9 +23,7 @@ from headlight_service.core.requests.answer import Answer, Prepared, Timings
 from headlight_service.frontends.contract import answer_forms as module
 from headlight_service.frontends.contract.answer_encoding import fill, header
 from headlight_service.frontends.contract.answer_forms import (
-    CHUNK_BYTES,
     FRAME_LIMIT_BYTES,
-    HEADER_LIMIT_BYTES,
     frames,
 )
 from tests.service.fakes import ARCHITECTURE, DIM, HEADS, LAYERS, info, result
@@ -205,10 +203,6 @@ def test_every_frame_fits_the_default_message_limit() -> None:
     sent = list(frames("id", response, answered))
     assert max(frame.ByteSize() for frame in sent) < FRAME_LIMIT_BYTES
     assert reassemble(sent).attention.data == attention.tobytes()
-
-
-def test_the_largest_header_and_a_chunk_of_data_fit_into_one_frame() -> None:
-    assert HEADER_LIMIT_BYTES + CHUNK_BYTES < FRAME_LIMIT_BYTES
 
 
 def test_frames_are_created_lazily() -> None:

@@ -125,51 +125,33 @@ def test_every_truncation_is_decoded() -> None:
     assert set(numbers_of("Truncation")) == set(get_args(Truncation))
 
 
-def test_truncation_is_as_the_request_says_else_as_the_service_does() -> None:
-    cases: tuple[tuple[Any, Truncation, Truncation], ...] = (
-        (pb.TRUNCATION_UNSPECIFIED, "refuse", "refuse"),
-        (pb.TRUNCATION_UNSPECIFIED, "cut_start", "cut_start"),
-        (pb.TRUNCATION_REFUSE, "cut_end", "refuse"),
-        (pb.TRUNCATION_CUT_END, "cut_start", "cut_end"),
-    )
-    for asked, of_service, expected in cases:
-        model = served(truncation=of_service)
-        encode, _ = encode_job(pb.EncodeRequest(inputs=[TEXT], truncation=asked), model)
-        occlude = decode_occlude(
-            pb.OccludeRequest(input=TEXT, truncation=asked), model, math.inf, ""
-        )
-        assert encode.truncation == expected
-        assert (occlude.truncation or model.truncation) == expected
-
-
-def test_the_empty_texts_option_of_a_request_overrides_the_service() -> None:
-    for number, of_service, expected in (
-        (pb.EMPTY_TEXTS_UNSPECIFIED, "refuse", "refuse"),
-        (pb.EMPTY_TEXTS_UNSPECIFIED, "encode", "encode"),
-        (pb.EMPTY_TEXTS_REFUSE, "encode", "refuse"),
-        (pb.EMPTY_TEXTS_ENCODE, "refuse", "encode"),
-    ):
-        model = served(empty_texts=of_service)  # type: ignore[arg-type]
-        encode, _ = encode_job(pb.EncodeRequest(inputs=[TEXT], empty_texts=number), model)
-        assert encode.empty_texts == expected
-    with pytest.raises(InvalidInput, match=r"^empty_texts: 9 is not known to this server"):
-        encode_job(pb.EncodeRequest(inputs=[TEXT], empty_texts=9), MODEL)  # type: ignore[arg-type]
-
-
-def test_the_special_tokens_option_of_a_request_overrides_the_service() -> None:
-    cases: tuple[tuple[Any, SpecialTokens, SpecialTokens], ...] = (
-        (pb.SPECIAL_TOKENS_UNSPECIFIED, "parse", "parse"),
-        (pb.SPECIAL_TOKENS_UNSPECIFIED, "text", "text"),
-        (pb.SPECIAL_TOKENS_PARSE, "text", "parse"),
-        (pb.SPECIAL_TOKENS_TEXT, "parse", "text"),
-    )
-    for asked, of_service, expected in cases:
-        model = served(special_tokens=of_service)
-        encode, _ = encode_job(pb.EncodeRequest(inputs=[TEXT], special_tokens=asked), model)
-        tokenize = tokenize_job(pb.TokenizeRequest(inputs=[TEXT], special_tokens=asked), model)
-        assert (encode.special_tokens, tokenize.special_tokens) == (expected, expected)
-    with pytest.raises(InvalidInput, match=r"^special_tokens: 9 is not known to this server"):
-        encode_job(pb.EncodeRequest(inputs=[TEXT], special_tokens=9), MODEL)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("option", "of_service", "given", "expected"),
+    [
+        ("truncation", "refuse", pb.TRUNCATION_UNSPECIFIED, "refuse"),
+        ("truncation", "cut_start", pb.TRUNCATION_UNSPECIFIED, "cut_start"),
+        ("truncation", "cut_end", pb.TRUNCATION_REFUSE, "refuse"),
+        ("truncation", "cut_start", pb.TRUNCATION_CUT_END, "cut_end"),
+        ("empty_texts", "encode", pb.EMPTY_TEXTS_UNSPECIFIED, "encode"),
+        ("empty_texts", "encode", pb.EMPTY_TEXTS_REFUSE, "refuse"),
+        ("empty_texts", "refuse", pb.EMPTY_TEXTS_ENCODE, "encode"),
+        ("special_tokens", "text", pb.SPECIAL_TOKENS_UNSPECIFIED, "text"),
+        ("special_tokens", "text", pb.SPECIAL_TOKENS_PARSE, "parse"),
+        ("special_tokens", "parse", pb.SPECIAL_TOKENS_TEXT, "text"),
+    ],
+)
+def test_an_option_of_a_request_overrides_that_of_the_service(
+    option: str, of_service: Any, given: Any, expected: str
+) -> None:
+    model, fields = served(**{option: of_service}), {option: given}
+    encode, _ = encode_job(pb.EncodeRequest(inputs=[TEXT], **fields), model)
+    assert getattr(encode, option) == expected
+    if option != "empty_texts":
+        occlude = decode_occlude(pb.OccludeRequest(input=TEXT, **fields), model, math.inf, "")
+        assert (getattr(occlude, option) or of_service) == expected
+    if option == "special_tokens":
+        tokenize = tokenize_job(pb.TokenizeRequest(inputs=[TEXT], **fields), model)
+        assert tokenize.special_tokens == expected
 
 
 def test_tokenize_has_no_limit_on_text_length() -> None:
@@ -188,7 +170,10 @@ def test_tokenize_has_no_limit_on_text_length() -> None:
             "inputs[1].pair",
             "takes text or ids",
         ),
-        (pb.EncodeRequest(inputs=[TEXT], truncation=17), "truncation", "17"),  # type: ignore[arg-type]
+        (pb.EncodeRequest(inputs=[TEXT], truncation=17), "truncation", "17 is not known"),  # type: ignore[arg-type]
+        (pb.EncodeRequest(inputs=[TEXT], priority=7), "priority", "7 is not known"),  # type: ignore[arg-type]
+        (pb.EncodeRequest(inputs=[TEXT], empty_texts=9), "empty_texts", "9 is not known"),  # type: ignore[arg-type]
+        (pb.EncodeRequest(inputs=[TEXT], special_tokens=9), "special_tokens", "9 is not known"),  # type: ignore[arg-type]
         (pb.EncodeRequest(inputs=[TEXT, ids(0)]), "inputs[1].ids", "has 0 ids; give 1 to 6"),
         (pb.EncodeRequest(inputs=[TEXT, ids(7)]), "inputs[1].ids", "has 7 ids; give 1 to 6"),
         (

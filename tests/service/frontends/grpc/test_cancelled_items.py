@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import math
 
 import pytest
 
 from headlight.errors import DeadlineExceeded
-from headlight_service.core.admission.admission_control import Admission
-from headlight_service.core.admission.estimates import WaitEstimate
-from headlight_service.core.admission.request_budget import RequestBudget
 from tests.service.batching import lengths, running
 from tests.service.calls import until
 from tests.service.fakes import item
@@ -71,26 +67,6 @@ async def test_a_cancelled_running_batch_holds_its_permits_until_it_ends() -> No
         await neighbour
         assert setup.held == (0, 0)
     assert lengths(setup.engine) == [[4], [1]]
-
-
-def test_permits_are_released_after_the_last_of_two_cancelled_batches() -> None:
-    admission = Admission(max_tokens=10, max_request_bytes=0, max_output_bytes=100)
-    budget = RequestBudget(admission, WaitEstimate(1), "interactive")
-    budget.take_answer(100)
-    budget.take_tokens(10, math.inf)
-    with admission.lock:
-        budget.began(4)
-        budget.began(3)
-    budget.close()
-    assert (admission.tokens.held, admission.outputs.held) == (7, 100), "three tokens never ran"
-    with admission.lock:
-        budget.ended(4)
-    assert (admission.tokens.held, admission.outputs.held) == (7, 100), (
-        "of the tokens all, as of the results"
-    )
-    with admission.lock:
-        budget.ended(3)
-    assert (admission.tokens.held, admission.outputs.held) == (0, 0)
 
 
 async def test_a_cancelled_batch_that_fails_releases_its_permits() -> None:
@@ -170,13 +146,3 @@ async def test_cancelled_items_leave_the_queue_at_once() -> None:
         setup.engine.gate.set()
         await asyncio.gather(first, *crowd)
     assert sum(map(len, setup.engine.batches)) == 1001
-
-
-async def test_an_item_running_at_its_deadline_is_still_answered() -> None:
-    async with running() as setup:
-        setup.engine.gate.clear()
-        late = asyncio.create_task(setup.submit(item(1), deadline=setup.clock.now + 0.01))
-        await setup.started()
-        setup.scheduler.expire(setup.pending[-1])
-        setup.engine.gate.set()
-        assert len((await late).results) == 1

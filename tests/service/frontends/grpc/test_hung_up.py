@@ -16,12 +16,14 @@ import pytest
 
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.app.health import SERVICE
+from headlight_service.core.admission.rate_limit import Quotas
 from headlight_service.core.handle import Handle
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Request
 from headlight_service.frontends.answer_wait import done
 from headlight_service.frontends.contract.answer_forms import UnaryForm
 from headlight_service.frontends.grpc import peer_timeouts
+from tests.service.batching import Clock
 from tests.service.calls import request, until
 from tests.service.conftest import Serve, Service
 
@@ -155,12 +157,13 @@ async def test_a_stream_that_ends_as_an_answer_comes_holds_nothing(
 
 
 async def test_a_call_cancelled_before_it_starts_does_no_work(serve: Serve) -> None:
-    async with serve() as service:
+    quotas = Quotas(10, 10, Clock())
+    async with serve(quotas=quotas) as service:
 
         def leave(cancel: Callable[[], object]) -> None:
             cancel()
 
-        wanted = Request(["a b"], size_bytes=10)
+        wanted = Request(["a b"], size_bytes=10, client="search")
         handle = service.pipeline.submit(
             wanted, UnaryForm(service.model.limits), may_compute=True, when_gone=leave
         )
@@ -168,20 +171,4 @@ async def test_a_call_cancelled_before_it_starts_does_no_work(serve: Serve) -> N
             handle.result()
         assert service.engine.batches == []
         assert holds_nothing(service)
-
-
-async def test_a_disconnect_during_computation_is_noticed_at_once(serve: Serve) -> None:
-    async with serve(streams=1) as service:
-        service.engine.gate.clear()
-        call = service.stub.Encode(request())
-        await service.started()
-        call.cancel()
-        infer = {"model": "fake", "stage": "infer"}
-        await until(lambda: service.sample("headlight_cancelled_total", **infer) == 1)
-        await until(lambda: service.sample("headlight_held_request_bytes", model="fake") == 0)
-        assert service.sample("headlight_queue_tokens", model="fake") == 2, (
-            "they are being computed"
-        )
-        service.engine.gate.set()
-        await service.in_flight.idle()
-        assert holds_nothing(service)
+        assert quotas.of("search").level == 100

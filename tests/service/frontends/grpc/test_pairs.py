@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import grpc
-import pytest
-
 from headlight.pb import headlight_pb2 as pb
 from tests.service.conftest import Serve
 from tests.service.fakes import FakeRuntime
@@ -38,28 +35,3 @@ async def test_pairs_and_segments_reach_the_engine(serve: Serve) -> None:
         }
         tokenized = await service.stub.Tokenize(pb.TokenizeRequest(inputs=inputs[:1]))
         assert list(tokenized.items[0].ids) == [3, 3, 5]
-
-
-@pytest.mark.parametrize(
-    ("bad", "field"),
-    [
-        (pair("a", ""), "inputs[1].pair.second: is empty"),
-        (ids(4, 5, segments=(0,)), "inputs[1].ids.segments: has 1"),
-        (ids(-1), "inputs[1].ids: the id at 0"),
-    ],
-)
-async def test_invalid_pairs_and_segments_name_their_field(
-    serve: Serve, bad: pb.Input, field: str
-) -> None:
-    async with serve(FakeRuntime(accepts=KINDS)) as service:
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await service.stub.Encode(pb.EncodeRequest(inputs=[pair("a", "b"), bad]))
-        assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert (error.value.details() or "").startswith(field)
-
-
-async def test_a_model_without_segments_refuses_pairs(serve: Serve) -> None:
-    async with serve() as service:
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await service.stub.Encode(pb.EncodeRequest(inputs=[pair("a", "b")]))
-        assert error.value.details() == "inputs[0].pair: this model takes text or ids"

@@ -16,12 +16,12 @@ from headlight.runtime.values import Tokenized
 from headlight_service.app.assembly import limits
 from headlight_service.config.options import Config
 from tests.service.batching import fitted
-from tests.service.calls import details_of, refused, request, text_of, until
+from tests.service.calls import refused, request, text_of, until
 from tests.service.conftest import Serve, Service
 from tests.service.fakes import FakeRuntime, manifest
 from tests.service.frontends.grpc.test_encode_stream import frames_of
 
-BULK, UNKNOWN = pb.PRIORITY_BULK, 7
+BULK = pb.PRIORITY_BULK
 
 
 def texts(service: Service, priority: str) -> float | None:
@@ -51,26 +51,6 @@ async def test_unary_calls_streams_and_occlusion_are_counted_under_their_priorit
         assert stages == {"bulk": 3, "interactive": 2}
         batches = service.sample("headlight_batch_seconds_count", model="fake", priority="bulk")
         assert batches == len(service.engine.batches) - 2
-
-
-async def test_an_unknown_priority_number_is_refused_by_name(serve: Serve) -> None:
-    async with serve() as service:
-        calls: list[Any] = [
-            service.stub.Encode(request(text_of(2), priority=UNKNOWN)),
-            # Requests of other clients.
-            service.stub.Occlude(pb.OccludeRequest(input=text_of(3), priority=UNKNOWN)),  # type: ignore[arg-type]
-        ]
-        for call in calls:
-            error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
-            assert (
-                error.details()
-                == "priority: 7 is not known to this server; see the contract, or leave the field "
-                "out"
-            )
-            assert details_of(error)["BadRequest"].field_violations[0].field == "priority"
-        streamed = pb.EncodeStreamRequest(id="a", encode=request(text_of(3), priority=UNKNOWN))
-        [frame] = await frames_of(service.stub.EncodeStream(iter([streamed])))
-        assert frame.error.message.startswith("priority: 7")
 
 
 async def test_an_interactive_call_behind_a_queue_of_bulk_is_served_next(serve: Serve) -> None:

@@ -50,18 +50,6 @@ async def test_a_prompt_is_charged_with_each_text(serve: Serve, tokens: AuthToke
     assert quotas.of("search").level == 10_000 - 256 * 4097 / PER_TOKEN
 
 
-@pytest.mark.parametrize(
-    "fields", [{"dry_run": True}, {"outputs": pb.Outputs(token_info=pb.TokenInfoOutput())}]
-)
-async def test_read_only_requests_are_charged_for_their_characters(
-    serve: Serve, tokens: AuthTokens, fields: dict[str, Any]
-) -> None:
-    quotas = Quotas(10, 100, Clock())
-    async with serve(authenticator=Authenticator(tokens), quotas=quotas) as service:
-        await service.stub.Encode(request(blank(50), **fields), **GOOD)
-    assert quotas.of("search").level == 1000 - 50
-
-
 async def test_reading_is_charged_in_advance_so_that_a_concurrent_call_sees_it(
     serve: Serve, tokens: AuthTokens
 ) -> None:
@@ -100,23 +88,6 @@ async def test_a_text_far_beyond_the_quota_is_refused_unread(
     assert runtime.tokenizer is not None
     assert runtime.tokenizer.texts == []
     assert bucket.level == 100
-
-
-@pytest.mark.parametrize("method", ["Encode", "Occlude"])
-async def test_a_blank_text_is_admitted_after_its_retry_delay(
-    serve: Serve, tokens: AuthTokens, method: str
-) -> None:
-    clock = Clock()
-    quotas = Quotas(10, 10, clock)
-    bucket = quotas.of("search")
-    bucket.spend(70)
-    requests = {"Encode": request(blank(40)), "Occlude": pb.OccludeRequest(input=blank(40, "x y"))}
-    async with serve(authenticator=Authenticator(tokens), quotas=quotas) as service:
-        error = await refused(getattr(service.stub, method)(requests[method], **GOOD), EXHAUSTED)
-        clock.now += details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() / 1000
-        assert bucket.level == pytest.approx(40)
-        await getattr(service.stub, method)(requests[method], **GOOD)
-    assert bucket.level == pytest.approx(0), "reading is a part of the price"
 
 
 async def test_the_estimate_for_a_deadline_counts_characters(

@@ -55,35 +55,6 @@ async def test_every_output_arrives_as_computed(serve: Serve) -> None:
     assert service.sample("headlight_queue_tokens", model="fake") == 0
 
 
-async def test_token_info_alone_needs_no_engine(serve: Serve) -> None:
-    async with serve() as service:
-        outputs = pb.Outputs(token_info=pb.TokenInfoOutput())
-        response = await service.stub.Encode(request(text_of(3), outputs=outputs))
-        assert list(response.items[0].tokens.pieces) == ["piece4"] * 3
-        assert not response.pooled
-        assert service.engine.batches == []
-
-
-async def test_truncation_must_be_requested_and_is_reported(serve: Serve) -> None:
-    long = text_of(2001)
-    async with serve() as service:
-        error = await refused(service.stub.Encode(request(long)), grpc.StatusCode.INVALID_ARGUMENT)
-        assert "inputs[0].text: has 2001 tokens" in (error.details() or "")
-        [item] = (await service.stub.Encode(request(long, truncation=pb.TRUNCATION_CUT_END))).items
-    assert (item.token_count, item.original_token_count, item.truncated) == (2000, 2001, True)
-
-
-async def test_the_service_decides_on_long_texts_unless_the_request_does(serve: Serve) -> None:
-    long = text_of(2001)
-    async with serve(truncation="end") as service:
-        described = await service.stub.GetModel(pb.GetModelRequest())
-        assert described.info.truncation == pb.TRUNCATION_CUT_END
-        [item] = (await service.stub.Encode(request(long))).items
-        assert (item.token_count, item.truncated) == (2000, True)
-        asked = request(long, truncation=pb.TRUNCATION_REFUSE)
-        await refused(service.stub.Encode(asked), grpc.StatusCode.INVALID_ARGUMENT)
-
-
 async def test_an_answer_too_large_for_a_message_is_refused_before_it_is_computed(
     serve: Serve,
 ) -> None:
@@ -162,15 +133,6 @@ async def test_attention_can_be_switched_off(serve: Serve) -> None:
             assert f"outputs.{name}: this server runs with --attention off" in (
                 error.details() or ""
             )
-
-
-async def test_models_are_found_by_name(serve: Serve) -> None:
-    async with serve() as service:
-        assert (await service.stub.Encode(request(model="fake"))).model.name == "fake"
-        error = await refused(
-            service.stub.Encode(request(model="secret")), grpc.StatusCode.NOT_FOUND
-        )
-        assert error.details() == "model: not served here; there is fake"
 
 
 async def test_before_the_model_is_loaded_everything_is_unavailable(serve: Serve) -> None:

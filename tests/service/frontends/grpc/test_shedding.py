@@ -25,6 +25,9 @@ async def test_a_full_queue_refuses_with_a_retry_delay(serve: Serve) -> None:
         error = await refused(service.stub.Encode(request()), grpc.StatusCode.RESOURCE_EXHAUSTED)
         metadata: Any = error.trailing_metadata()
         assert (PUSHBACK, "1000") in list(metadata)
+        full = details_of(error)
+        assert (full["ErrorInfo"].reason, full["ErrorInfo"].domain) == ("QUEUE_TOKENS", "headlight")
+        assert full["RetryInfo"].retry_delay.ToMilliseconds() == 1000
         service.engine.gate.set()
         await first
         await service.stub.Encode(request())
@@ -42,24 +45,6 @@ async def test_calls_and_streams_beyond_their_limit_are_refused_with_a_retry_del
             error = await refused(ask(), grpc.StatusCode.RESOURCE_EXHAUSTED)
             metadata: Any = error.trailing_metadata()
             assert (PUSHBACK, "1000") in list(metadata)
-
-
-async def test_refusals_carry_machine_readable_reason_and_retry_delay(serve: Serve) -> None:
-    async with serve(max_queue_tokens=2000, max_request_tokens=2000) as service:
-        empty = await refused(
-            service.stub.Encode(request(pb.Input(text=" "))), grpc.StatusCode.INVALID_ARGUMENT
-        )
-        assert details_of(empty)["BadRequest"].field_violations[0].field == "inputs[0].text"
-        service.engine.gate.clear()
-        first = asyncio.ensure_future(service.stub.Encode(request(text_of(2000))))
-        await service.started()
-        full = details_of(
-            await refused(service.stub.Encode(request()), grpc.StatusCode.RESOURCE_EXHAUSTED)
-        )
-        assert (full["ErrorInfo"].reason, full["ErrorInfo"].domain) == ("QUEUE_TOKENS", "headlight")
-        assert full["RetryInfo"].retry_delay.ToMilliseconds() == 1000
-        service.engine.gate.set()
-        await first
 
 
 async def test_bytes_of_requests_are_bounded_before_anything_is_tokenised(serve: Serve) -> None:
@@ -101,29 +86,6 @@ async def test_a_wait_beyond_the_deadline_is_refused_at_once_and_never_queued(se
         service.engine.gate.set()
         await first
         assert len(service.engine.batches) == 2
-
-
-async def test_a_wait_beyond_the_deadline_is_noticed_once_the_tokens_are_counted(
-    serve: Serve,
-) -> None:
-    """Before, a text is assumed to have at most the tokens that its characters cost,
-    as nothing is known of it.
-    """
-    async with serve(streams=1) as service:
-        service.engine.gate.clear()
-        ids = pb.Input(ids=pb.TokenIds(ids=[1] * 10))
-        first = asyncio.ensure_future(service.stub.Encode(request(ids)))
-        await service.started()
-        service.model.estimate.worked_off(tokens=1, seconds=1)
-        error = await refused(
-            service.stub.Encode(request(text_of(100)), timeout=60),
-            grpc.StatusCode.RESOURCE_EXHAUSTED,
-        )
-        assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
-        assert "this may take 110.00 s" in (error.details() or "")
-        assert service.sample("headlight_queue_tokens", model="fake") == 10
-        service.engine.gate.set()
-        await first
 
 
 async def test_a_request_that_would_start_at_once_is_not_refused_by_its_estimate(
@@ -232,6 +194,7 @@ async def test_disconnected_callers_are_counted_by_stage(serve: Serve) -> None:
             await until(lambda stage=stage: cancelled(stage) == 1)  # type: ignore[misc]
         # The requests that are being computed.
         await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 2)
+        await until(lambda: service.sample("headlight_held_request_bytes", model="fake") == 0)
         assert service.in_flight.count == 1, "whose thread computes them"
         service.engine.gate.set()
         await service.in_flight.idle()

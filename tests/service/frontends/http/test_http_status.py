@@ -9,7 +9,6 @@ from headlight.errors import Code, HeadlightError
 from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.frontends.failure import failure_of
 from headlight_service.frontends.http.http_status import (
-    LONGEST_RETRY_MS,
     STATUS_BY_CODE,
     Refusal,
     refusal_of,
@@ -65,11 +64,6 @@ def test_statuses_and_retry_headers(error: Exception, status: int, retry: dict[s
     assert "secret" not in refusal.message
     if isinstance(error, HeadlightError):
         assert refusal.message == error.message
-
-
-def test_no_delay_is_longer_than_clients_accept() -> None:
-    """OpenAI's client for Python does not retry at all after 120 s."""
-    assert LONGEST_RETRY_MS <= 60_000
 
 
 @pytest.mark.parametrize(

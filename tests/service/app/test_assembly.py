@@ -106,6 +106,11 @@ def test_a_service_leaves_numpy_one_thread(bundle_path: Path) -> None:
     assert {each["num_threads"] for each in pools} == {1}
 
 
+def test_the_attend_graph_is_not_opened_without_attention(bundle_path: Path) -> None:
+    runtime = assembly.load(Config(bundle=bundle_path, provider="cpu", attention="off"))
+    assert runtime.roles == {"embed"}
+
+
 def test_a_single_text_on_the_attend_graph_is_counted_under_that_graph(
     bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

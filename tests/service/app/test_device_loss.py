@@ -26,11 +26,9 @@ from headlight_service.app.health import SERVICE
 from headlight_service.app.lifecycle import EXIT_BUNDLE, EXIT_FAILED, Server
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
-from headlight_service.core.admission.shed_error import Shortage
 from headlight_service.core.scheduler.engine_health import EngineLost
 from headlight_service.core.scheduler.pending_requests import Computed
 from headlight_service.core.scheduler.running_batch import compute
-from headlight_service.frontends.grpc.grpc_status import refusal
 from tests.ports import free_port
 from tests.service.batching import Setup, lengths, running
 from tests.service.calls import details_of, until
@@ -161,17 +159,6 @@ async def test_full_device_memory_is_reported_and_counted_over_the_wire(serve: S
         )
         assert details_of(error.value)["ErrorInfo"].reason == "DEVICE_MEMORY"
         assert service.sample("headlight_rejected_total", model="fake", reason="device_memory") == 1
-
-
-def test_full_device_memory_is_resource_exhausted_without_a_retry_delay() -> None:
-    refused = refusal(DeviceFull(FULL))
-    assert (refused.status, refused.retry_after_ms, refused.message) == (
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-        None,
-        FULL,
-    )
-    assert refused.reason == Shortage.DEVICE_MEMORY
-    assert refusal(DeviceLost(LOST)).status is grpc.StatusCode.INTERNAL
 
 
 async def test_a_lost_device_ends_the_scheduler_at_its_first_failure() -> None:

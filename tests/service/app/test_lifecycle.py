@@ -22,7 +22,13 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight_service.app import model_versions as module
 from headlight_service.app.health import LIVENESS, READY_NAMES, STARTUP
-from headlight_service.app.lifecycle import EXIT_BUNDLE, EXIT_FAILED, EXIT_OK, Server
+from headlight_service.app.lifecycle import (
+    EXIT_BUNDLE,
+    EXIT_CONFIG,
+    EXIT_FAILED,
+    EXIT_OK,
+    Server,
+)
 from headlight_service.app.model_identity import Identity
 from headlight_service.app.model_loader import ModelLoader
 from headlight_service.app.model_preparation import ExportFailed
@@ -99,13 +105,6 @@ async def test_an_engine_that_does_not_recover_ends_the_process(
                 await stub.Encode(pb.EncodeRequest(inputs=[pb.Input(text="a")]))
         assert await life == EXIT_FAILED
     await log.event("batcher_died")
-
-
-async def test_a_signal_shuts_the_server_down_cleanly(runtime: FakeRuntime, log: Log) -> None:
-    life = asyncio.create_task(Server(CONFIG).serve())
-    await log.event("serving")
-    os.kill(os.getpid(), signal.SIGTERM)
-    assert await life == EXIT_OK
 
 
 async def test_a_server_whose_grpc_is_lost_is_not_ready_until_it_is_restored(
@@ -201,14 +200,21 @@ async def test_ctrl_c_that_ends_an_export_exits_as_interrupted(
     await log.event("stopped")
 
 
-async def test_a_taken_port_is_reported_before_loading(
-    monkeypatch: pytest.MonkeyPatch, log: Log
+@pytest.mark.parametrize("option", ["grpc", "metrics", "api", "health"])
+async def test_an_unusable_address_is_reported_before_loading(
+    option: str, monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
     monkeypatch.setattr(module, "load", lambda config, steps: pytest.fail("loaded in vain"))
     with socket.create_server(("127.0.0.1", 0)) as other:
-        config = dataclasses.replace(CONFIG, grpc=Address("127.0.0.1", other.getsockname()[1]))
-        assert await Server(config).serve() == EXIT_FAILED
-    assert "--grpc" in (await log.event("cannot_listen"))["message"]
+        used = Address("127.0.0.1", other.getsockname()[1])
+        unknown = Address("::1%no-such", 52051)  # needs no query whether this interface exists
+        for address, code, event, problem in (
+            (used, EXIT_FAILED, "cannot_listen", f"--{option} {used} is in use; "),
+            (unknown, EXIT_CONFIG, "bad_option", f"--{option} is {unknown}; the host is not found"),
+        ):
+            config = dataclasses.replace(CONFIG, **{option: address})  # type: ignore[arg-type]
+            assert await Server(config).serve() == code
+            assert (await log.event(event))["msg"].startswith(problem)
 
 
 async def test_a_port_taken_during_loading_ends_the_process(

@@ -14,11 +14,8 @@ from headlight.errors import DeadlineExceeded
 from headlight_service.app.health import LIVENESS, READY_NAMES, STARTUP, Readiness
 from headlight_service.app.liveness import LOOK_SECONDS, Liveness
 from headlight_service.app.server_setup import build_health_server
-from headlight_service.core.heartbeat import Heartbeat
-from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.frontends.tei.service_info import NEEDED_TASKS
 from tests.service.batching import Clock, Setup, running
-from tests.service.calls import until
 from tests.service.conftest import Serve
 from tests.service.fakes import item
 from tests.service.raw import closed_window
@@ -132,26 +129,6 @@ async def test_expired_requests_do_not_affect_liveness() -> None:
         await first
         setup.clock.now += 100 * STUCK
         assert setup.scheduler.heartbeat.stalled_seconds == 0
-
-
-async def test_a_hanging_tokenizer_fails_liveness() -> None:
-    threads, clock, gate = TokenizerThreads(1), Clock(), threading.Event()
-    threads.heartbeats["interactive"] = Heartbeat(clock)
-    liveness = Liveness(STUCK, Clock())
-    liveness.add("tokenizer", lambda: threads.stalled_seconds)
-
-    def hang() -> None:
-        gate.wait(30)
-
-    for _ in range(2):
-        threads.submit(hang, "interactive")
-    clock.now += STUCK + 1
-    assert where(liveness) == "tokenizer"
-    gate.set()
-    await until(lambda: threads.heartbeats["interactive"].work == 0)
-    clock.now += STUCK + 1
-    assert where(liveness) is None
-    threads.close()
 
 
 async def test_a_stalled_event_loop_is_detected_by_another_thread() -> None:

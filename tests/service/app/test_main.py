@@ -226,44 +226,9 @@ def test_text_can_be_asked_for_without_a_terminal(bundle: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = run(bundle, "--grpc", address, "--log-format", "text")
-    [line] = done.stderr.splitlines()
-    assert f"  error: --grpc {address} is in use; " in line
-
-
-@pytest.mark.parametrize("option", ["--grpc", "--metrics", "--api", "--health"])
-def test_a_taken_port_is_one_line_and_exit_code_1(bundle: Path, option: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        done = run(bundle, option, address)
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
-    assert json.loads(line)["message"].startswith(f"{option} {address} is in use; ")
-
-
-@pytest.mark.parametrize("option", ["--grpc", "--metrics", "--api", "--health"])
-def test_an_unknown_host_is_a_wrong_option(bundle: Path, option: str) -> None:
-    # Needs no query whether this interface exists.
-    done = run(bundle, option, "[::1%no-such]:52051")
-    assert done.returncode == 2
-    [line] = done.stderr.splitlines()
-    assert json.loads(line)["message"].startswith(
-        f"{option} is [::1%no-such]:52051; the host is not found ("
-    )
-
-
-def test_the_attend_graph_is_not_opened_without_attention(bundle: Path) -> None:
-    with serving(bundle, "--attention", "off") as service:
-        assert list(service.stub.GetModel(pb.GetModelRequest()).info.outputs) == [
-            "pooled",
-            "tokens",
-            "token_info",
-            "spans",
-        ]
-        assert len(service.stub.Encode(long_request()).items) == 60
-        wanted = pb.Outputs(attention=pb.AttentionOutput())
-        with pytest.raises(grpc.RpcError, match="runs with --attention off") as refused:
-            service.stub.Encode(pb.EncodeRequest(inputs=[pb.Input(text="a")], outputs=wanted))
-        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert f"  error: --grpc {address} is in use; " in line
 
 
 def test_long_texts_are_cut_for_callers_that_do_not_say_it(

@@ -5,7 +5,7 @@ import http.client
 
 import pytest
 
-from headlight_service.app.listen_addresses import PortTaken, taken
+from headlight_service.app.listen_addresses import taken
 from headlight_service.app.operational_http import Listener, respond, service_pages
 from headlight_service.config.option_types import Address
 
@@ -56,8 +56,3 @@ def test_other_paths_are_not_found(port: int) -> None:
     assert (status, body) == (404, "not here; there is /livez, /metrics, /readyz\n")
     assert request(port, "POST", "/metrics")[0] == 405
     assert request(port, "HEAD", "/livez") == (200, "text/plain; charset=utf-8", "")
-
-
-def test_a_taken_port_is_an_error(port: int) -> None:
-    with pytest.raises(PortTaken, match="in use"):
-        taken("--metrics", Address("127.0.0.1", port))

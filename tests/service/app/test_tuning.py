@@ -134,9 +134,3 @@ def test_a_precision_that_no_provider_has_is_an_error(
     assert "cpu is left out: no embed graph for cpu/int8" in told.out
     assert "no provider has this precision here" in told.err
     assert not (tmp_path / "out").exists()
-
-
-def test_a_machine_measures_every_candidate(bundle_path: Path) -> None:
-    machine = Machine(bundle_path, "fp32", seconds=0.01, rounds=1)
-    contestants = [replace(machine.layouts()[0], batch_tokens=tokens) for tokens in (16, 512)]
-    assert all(rate > 0 for rate in machine.measure(contestants).values())

@@ -17,13 +17,6 @@ from tests.service.fakes import manifest
 BUNDLE = ("--bundle", "b")
 
 
-def test_defaults_are_as_documented() -> None:
-    config = Config.parse(BUNDLE, {})
-    assert config == Config(bundle=Path("b"))
-    assert config.grpc == Address("127.0.0.1", 50051)
-    assert config.precision == "fp32"
-
-
 TEXTS = {
     "model": ("text", ("text",)),
     **dict.fromkeys(("revision", "pooling"), ("text", "text")),

@@ -14,7 +14,6 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from headlight.errors import EngineError
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED, Quotas
 from headlight_service.frontends.grpc.grpc_status import PUSHBACK
@@ -172,26 +171,6 @@ async def test_reading_is_charged_though_the_token_answer_is_too_large(
     ) as service:
         await refused(service.stub.Encode(many, **GOOD), grpc.StatusCode.INVALID_ARGUMENT)
         assert bucket.level == 1000 - 100
-
-
-async def test_failed_requests_are_charged_for_reading_only(
-    serve: Serve, tokens: AuthTokens
-) -> None:
-    quotas = Quotas(10, 10, Clock())
-    async with serve(
-        authenticator=Authenticator(tokens), quotas=quotas, max_queue_tokens=20000
-    ) as service:
-        service.engine.broken = EngineError("broken")
-        await refused(service.stub.Encode(request(text_of(50)), **GOOD), grpc.StatusCode.INTERNAL)
-        await refused(
-            service.stub.Occlude(pb.OccludeRequest(input=text_of(5)), **GOOD),
-            grpc.StatusCode.INTERNAL,
-        )
-        await refused(
-            service.stub.Encode(request(pb.Input(text="")), **GOOD),
-            grpc.StatusCode.INVALID_ARGUMENT,
-        )
-    assert quotas.of("search").level == 100 - 55 / TOKENIZED_PER_COMPUTED
 
 
 async def test_requests_refused_after_reading_are_charged_for_reading(

@@ -122,7 +122,11 @@ async def test_a_changed_certificate_is_used_at_the_next_handshake(
     assert server.refused == 0
 
 
-@pytest.mark.parametrize("fault", ["half", "mixed", "expired", "gone"])
+@pytest.mark.parametrize(
+    ("fault", "mutual"),
+    [("half", False), ("mixed", True), ("expired", False), ("gone", True)],
+    indirect=["mutual"],
+)
 async def test_an_unusable_certificate_is_refused_and_the_old_one_kept(
     server: Server,
     authority: Authority,
@@ -222,6 +226,7 @@ def test_at_start_a_bad_pair_is_an_error_that_says_why(
         Certificates(*pairs[0], None, tmp_path / "empty", lambda: None)
 
 
+@pytest.mark.parametrize("mutual", [True], indirect=True)
 async def test_a_handshake_does_not_reread_unchanged_files(
     server: Server, pairs: list[Pair], mutual: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

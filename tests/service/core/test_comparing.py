@@ -90,22 +90,6 @@ async def test_a_dry_run_has_the_size_and_runs_nothing(serve: Serve) -> None:
             assert answer.usage == planned.usage == usage
 
 
-@pytest.mark.parametrize("name", FORMS)
-async def test_an_answer_is_never_larger_than_what_is_reserved_for_it(
-    serve: Serve, name: str
-) -> None:
-    async with serve() as service:
-        service.engine.gate.clear()
-        call = asyncio.ensure_future(service.stub.Compare(of(40, 300, 2, **FORMS[name])))
-        await service.started()
-        held = admission_of(service).outputs.held
-        service.engine.gate.set()
-        vectors = 4 * DIM * 4
-        if "matrix" in FORMS[name] or "late" in name or name in ("evidence", "best"):
-            vectors += 4 * DIM * (3 + 342)
-        assert (await call).ByteSize() <= held - vectors, "besides the vectors"
-
-
 async def test_token_vectors_are_held_until_they_are_compared(serve: Serve) -> None:
     fields = {"late_interaction": pb.LateInteraction(), "evidence": [HIDE]}
     async with serve() as service:

@@ -74,14 +74,6 @@ async def test_ids_longer_than_any_input_are_refused_uncopied(
     assert error.details() == problem
 
 
-async def test_unknown_fields_of_a_newer_client_are_refused(serve: Serve) -> None:
-    request = pb.OccludeRequest(input=text_of(3))
-    request.MergeFromString(b"\xa0\x06\x01")  # field 100
-    async with serve() as service:
-        error = await refused(service.stub.Occlude(request), grpc.StatusCode.INVALID_ARGUMENT)
-    assert "asks for something that this server does not know" in (error.details() or "")
-
-
 async def test_too_many_tokens_are_refused_by_their_number(serve: Serve) -> None:
     async with serve() as service:
         error = await refused(

@@ -202,23 +202,6 @@ async def test_requests_refused_after_reading_are_charged_for_reading(
         assert service.engine.batches == []
 
 
-async def test_a_request_refused_after_reading_is_admitted_after_its_retry_delay(
-    serve: Serve, tokens: AuthTokens
-) -> None:
-    clock = Clock()
-    quotas = Quotas(10, 10, clock)
-    bucket = quotas.of("search")
-    async with serve(authenticator=Authenticator(tokens), quotas=quotas) as service:
-        for length, left in ((64, 60), (160, 90)):  # the second is more than the bucket holds
-            bucket.spend(bucket.level - left)
-            error = await refused(service.stub.Encode(request(text_of(length)), **GOOD), EXHAUSTED)
-            clock.now += details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() / 1000
-            assert bucket.level == pytest.approx(min(length, 100))
-            await service.stub.Encode(request(text_of(length)), **GOOD)
-            assert bucket.level == pytest.approx(min(length, 100) - length)
-            clock.now += 100
-
-
 async def test_an_occlusion_is_not_refused_midway_and_leaves_a_debt(
     serve: Serve, tokens: AuthTokens
 ) -> None:

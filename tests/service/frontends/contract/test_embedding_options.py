@@ -18,8 +18,7 @@ from headlight_service.frontends.contract.request_decoding import (
     REMEMBERED,
     REMEMBERED_BYTES,
 )
-from tests.service.conftest import Serve
-from tests.service.fakes import DIM, FakeRuntime
+from tests.service.fakes import FakeRuntime
 from tests.service.frontends.contract.test_request_decoding import (
     encode_job,
     selection,
@@ -130,41 +129,6 @@ def test_a_prompt_counts_among_the_characters_of_a_text() -> None:
     with pytest.raises(InvalidInput, match=r"inputs\[0\]\.text: has 4097 characters") as caught:
         encode_job(request, MODEL)
     assert "4096 of them its prompt; at most 4096 are read; shorten it" in caught.value.problem
-
-
-async def test_prompts_usage_and_types_over_the_wire(serve: Serve) -> None:
-    runtime = FakeRuntime(
-        prompts={"query": "find this "}, default_prompt="query", dimensions=(2,), similarity="dot"
-    )
-    outputs = pb.Outputs(
-        pooled=pb.PooledOutput(dimensions=3, dtypes=[FLOAT16, pb.DATA_TYPE_FLOAT32]),
-        token_info=pb.TokenInfoOutput(),
-    )
-    request = pb.EncodeRequest(inputs=[pb.Input(text="a b c"), IDS], outputs=outputs)
-    async with serve(runtime) as service:
-        answer = await service.stub.Encode(request)
-        request.prompt_text = ""
-        bare = await service.stub.Encode(request)
-        info = (await service.stub.GetModel(pb.GetModelRequest())).info
-    assert runtime.tokenizer is not None
-    assert runtime.tokenizer.texts == ["find this a b c", "a b c"]
-    assert [(t.dtype, list(t.shape)) for t in answer.pooled] == [
-        (FLOAT16, [2, 3]),
-        (pb.DATA_TYPE_FLOAT32, [2, 3]),
-    ]
-    assert answer.data_bytes == sum(len(tensor.data) for tensor in answer.pooled) == 2 * 3 * 6
-    assert [item.prompt_token_count for item in answer.items] == [2, 0]
-    assert answer.usage == pb.Usage(token_count=6, prompt_token_count=2, original_token_count=6)
-    assert bare.usage == pb.Usage(token_count=4, original_token_count=4)
-    assert (info.default_prompt, info.include_prompt, info.similarity, info.pooled_dim) == (
-        "query",
-        True,
-        "dot",
-        DIM,
-    )
-    assert list(info.prompts) == [pb.NamedPrompt(name="query", text="find this ")]
-    assert list(info.trained_dimensions) == [2]
-    assert list(info.pooled_dtypes) == [pb.DATA_TYPE_FLOAT32, FLOAT16]
 
 
 def test_resolved_outputs_are_cached() -> None:

@@ -41,19 +41,6 @@ def kinds(frames: list[pb.EncodeStreamResponse], request_id: str) -> list[str]:
     return [frame.WhichOneof("frame") or "" for frame in frames if frame.id == request_id]
 
 
-async def test_each_request_has_an_answer_of_its_own(serve: Serve) -> None:
-    async with serve() as service:
-        frames = await frames_of(
-            service.stub.EncodeStream(iter([ask("a"), ask("bad", 0), ask("b")]))
-        )
-    assert kinds(frames, "a") == kinds(frames, "b") == ["response"]
-    assert kinds(frames, "bad") == ["error"]
-    [error] = [frame.error for frame in frames if frame.id == "bad"]
-    assert error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
-    assert error.message.startswith("inputs[0].text: is empty")
-    assert (error.reason, error.field) == ("INVALID_INPUT", "inputs[0].text")
-
-
 async def test_large_answers_are_chunked_and_do_not_block_small_ones(serve: Serve) -> None:
     async with serve() as service:
         call = service.stub.EncodeStream()

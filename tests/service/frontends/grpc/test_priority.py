@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from headlight.pb import headlight_pb2 as pb
@@ -16,7 +15,7 @@ from headlight.runtime.values import Tokenized
 from headlight_service.app.assembly import limits
 from headlight_service.config.options import Config
 from tests.service.batching import fitted
-from tests.service.calls import refused, request, text_of, until
+from tests.service.calls import request, text_of, until
 from tests.service.conftest import Serve, Service
 from tests.service.fakes import FakeRuntime, manifest
 from tests.service.frontends.grpc.test_encode_stream import frames_of
@@ -98,24 +97,6 @@ async def test_an_interactive_text_does_not_wait_for_bulk_to_be_tokenised(serve:
         assert [len(text.split()) for text in runtime.tokenizer.texts] == [300, 299]
         may_end.set()
         await asyncio.gather(*bulk)
-
-
-async def test_bulk_cannot_fill_the_queue_for_others(serve: Serve) -> None:
-    async with serve(streams=1, max_queue_tokens=80, max_request_tokens=70) as service:
-        service.engine.gate.clear()
-        bulk = asyncio.create_task(_answer(service, request(text_of(60), priority=BULK)))
-        await service.started()
-        error = await refused(
-            service.stub.Encode(request(text_of(11), priority=BULK)),
-            grpc.StatusCode.RESOURCE_EXHAUSTED,
-        )
-        assert "the queue is full for bulk (60 of 70 tokens, 11 asked for)" in (
-            error.details() or ""
-        )
-        single = asyncio.create_task(_answer(service, request(text_of(11))))
-        await until(lambda: (service.sample("headlight_queue_tokens", model="fake") or 0) == 71)
-        service.engine.gate.set()
-        await asyncio.gather(single, bulk)
 
 
 async def test_batch_options_reach_the_scheduler(serve: Serve) -> None:

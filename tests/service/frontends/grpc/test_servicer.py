@@ -55,23 +55,6 @@ async def test_every_output_arrives_as_computed(serve: Serve) -> None:
     assert service.sample("headlight_queue_tokens", model="fake") == 0
 
 
-async def test_an_answer_too_large_for_a_message_is_refused_before_it_is_computed(
-    serve: Serve,
-) -> None:
-    async with serve() as service:
-        outputs = pb.Outputs(attention=pb.AttentionOutput(), pooled=pb.PooledOutput())
-        error = await refused(
-            service.stub.Encode(request(text_of(900), outputs=outputs)),
-            grpc.StatusCode.INVALID_ARGUMENT,
-        )
-        assert (
-            "outputs.attention: the answer would have 19440"
-            in (error.details() or "").replace(",", "")[:60]
-        )
-        assert "EncodeStream" in (error.details() or "")
-        assert service.engine.batches == []
-
-
 @pytest.mark.parametrize("slack", [0, -1])
 async def test_the_answer_limit_is_nearly_exact(serve: Serve, slack: int) -> None:
     """Accepted answers are below the limit on the wire, and few that would fit are refused."""
@@ -167,61 +150,6 @@ async def test_a_request_that_the_queue_makes_late_is_refused_untokenised(
     assert runtime.tokenizer.texts == ["one", "late", "read"]
 
 
-async def test_a_long_text_that_would_be_late_is_refused_untokenised(
-    serve: Serve,
-) -> None:
-    runtime = FakeRuntime()
-    async with serve(runtime, streams=1) as service:
-        await service.stub.Encode(request(pb.Input(text="a word is a token")))
-        await service.started()
-        service.engine.gate.clear()
-        first = asyncio.ensure_future(service.stub.Encode(request(pb.Input(text="one"))))
-        await service.started()
-        estimate = service.model.estimate
-        estimate.worked_off(tokens=10**6, seconds=10**6)
-        long = request(pb.Input(text="a word " * 30), truncation=pb.TRUNCATION_CUT_END)
-        error = await refused(
-            service.stub.Encode(long, timeout=30), grpc.StatusCode.RESOURCE_EXHAUSTED
-        )
-        assert "with the current queue, this may take" in (error.details() or "")
-        service.engine.gate.set()
-        await first
-    assert runtime.tokenizer is not None
-    assert runtime.tokenizer.texts == ["a word is a token", "one"]
-
-
-async def test_calls_that_expire_or_are_cancelled_in_the_queue_never_run(serve: Serve) -> None:
-    async with serve(streams=1) as service:
-        service.engine.gate.clear()
-        first = asyncio.ensure_future(service.stub.Encode(request()))
-        await service.started()
-        await refused(
-            service.stub.Encode(request(), timeout=0.05), grpc.StatusCode.DEADLINE_EXCEEDED
-        )
-        # The server notices it, too.
-        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 2)
-        gone = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="1", encode=request())]))
-        gone.cancel()
-        service.engine.gate.set()
-        await first
-        await service.in_flight.idle()
-        await service.stub.Encode(request(text_of(7)))
-        assert [len(batch) for batch in service.engine.batches] == [1, 1]
-        assert service.sample("headlight_queue_tokens", model="fake") == 0
-
-
-async def test_failures_of_the_engine_are_internal_and_leak_nothing(serve: Serve) -> None:
-    async with serve() as service:
-        service.engine.fail()
-        error = await refused(service.stub.Encode(request()), grpc.StatusCode.INTERNAL)
-        assert "error id 123" in (error.details() or "")
-        service.engine.broken = ValueError("secret text")
-        error = await refused(service.stub.Encode(request()), grpc.StatusCode.INTERNAL)
-        assert "secret" not in (error.details() or "")
-        service.engine.broken = None
-        await service.stub.Encode(request())
-
-
 MALFORMED = [b"\xff\xff\xff", b"\x0a\x02\xff\xfe", b"\x0b" * 20_000, b"\x12\x04\x0a\x02\xc3\x28"]
 
 
@@ -249,20 +177,6 @@ async def test_unknown_methods_are_counted_as_other(serve: Serve) -> None:
             )
         labels = {"grpc_type": "unary", "grpc_service": "other", "grpc_method": "other"}
         assert service.sample("grpc_server_handled_total", **labels, grpc_code="UNIMPLEMENTED") == 3
-
-
-async def test_calls_are_counted_by_status(serve: Serve) -> None:
-    labels = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Encode"}
-    async with serve() as service:
-        await service.stub.Encode(request())
-        await refused(service.stub.Encode(pb.EncodeRequest()), grpc.StatusCode.INVALID_ARGUMENT)
-        await service.in_flight.idle()
-        assert service.sample("grpc_server_started_total", **labels) == 2
-        assert service.sample("grpc_server_handled_total", **labels, grpc_code="OK") == 1
-        assert (
-            service.sample("grpc_server_handled_total", **labels, grpc_code="INVALID_ARGUMENT") == 1
-        )
-        assert service.sample("grpc_server_handling_seconds_count", **labels) == 2
 
 
 async def test_calls_of_our_service_count_as_requests_and_probes_do_not(serve: Serve) -> None:

@@ -20,21 +20,6 @@ def tokenize_request(*inputs: pb.Input) -> pb.TokenizeRequest:
     return pb.TokenizeRequest(inputs=inputs)
 
 
-async def test_tokenize_returns_ids_pieces_and_offsets(serve: Serve) -> None:
-    async with serve() as service:
-        response = await service.stub.Tokenize(
-            tokenize_request(text_of(3000), pb.Input(text="a bb"))
-        )
-        assert response.model.name == "fake"
-        assert [len(item.ids) for item in response.items] == [3000, 2]
-        assert list(response.items[1].ids) == [1, 2]
-        error = await refused(
-            service.stub.Tokenize(tokenize_request(pb.Input(text=" "))),
-            grpc.StatusCode.INVALID_ARGUMENT,
-        )
-        assert (error.details() or "").startswith("inputs[0].text: is empty")
-
-
 @pytest.mark.parametrize("method", ["Tokenize", "Encode"])
 async def test_large_token_answers_are_encoded_off_the_event_loop(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, method: str

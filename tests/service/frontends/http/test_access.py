@@ -280,13 +280,6 @@ def test_a_bug_is_logged_and_only_its_id_is_sent(caplog: pytest.LogCaptureFixtur
         assert vars(record)["error_id"] in reply.json["message"]
 
 
-def test_results_that_are_not_finite_are_not_retried() -> None:
-    with http_service() as service:
-        service.engine.overflows = 1
-        reply = service.ask(PATH, {"input": "a"})
-        assert (reply.status, reply.headers["x-should-retry"]) == (500, "false")
-
-
 def test_a_drain_refuses_new_requests_and_finishes_the_others() -> None:
     with http_service() as service:
         service.engine.gate.clear()

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from google.protobuf.message import Message
 
-from headlight.outputs.registry import OUTPUTS as EVERY
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.app.listen_addresses import taken
 from headlight_service.config.option_types import Address
@@ -36,7 +35,6 @@ ERROR_FIELDS = {
     *("code", "status", "message", "field", "reason"),
     *("metadata", "retry_after_ms", "request_id"),
 }
-RAGGED = [name for each in EVERY.values() if not each.stacked for name in each.tensor_names]
 
 
 class Rest:
@@ -130,31 +128,6 @@ def untimed(response: Message | dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in told.items() if name != "timings"}
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
-async def test_answers_are_those_of_grpc(name: str) -> None:
-    request = pb.EncodeRequest(inputs=[text_of(3), text_of(7)], outputs=OUTPUTS[name])
-    async with rest() as client:
-        expected = untimed(await client.service.stub.Encode(request))
-        body = json_value(request)
-        status, _, told = await client.call("POST", "/v1/encode", {**body, "encoding": "base64"})
-        assert status == 200, told
-        assert told["timings"]["total_ns"] > 0
-        assert untimed(told) == expected
-        status, _, told = await client.call("POST", "/v1/encode", body)
-        assert status == 200, told
-        admission = client.service.model.admission
-    tensors = [(told[name], expected[name]) for name in RAGGED if name in expected]
-    tensors += zip(told["pooled"], expected["pooled"], strict=True)
-    assert tensors or name == "info"
-    for found, same in tensors:
-        data = base64.b64decode(same.pop("data"))
-        kind = f"<f{len(data) // len(flat(found['data']))}"
-        numbers = np.frombuffer(data, kind if "FLOAT" in same["dtype"] else kind.replace("f", "u"))
-        np.testing.assert_allclose(flat(found.pop("data")), numbers, rtol=1e-6)
-    assert untimed(told) == expected
-    assert admission.outputs.held == admission.requests.held == 0
-
-
 async def test_every_kind_of_input_is_taken() -> None:
     body = {
         "model": "fake",
@@ -175,19 +148,6 @@ async def test_every_kind_of_input_is_taken() -> None:
     assert [item["token_count"] for item in told["items"]][1] == 3
     assert told["pooled"][0]["shape"] == [3, 4]
     assert any(mask is not None and mask.shape == (LAYERS, HEADS) for mask in masks)
-
-
-async def test_occlusion_is_that_of_grpc() -> None:
-    request = pb.OccludeRequest(input=text_of(5), priority=pb.PRIORITY_BULK)
-    async with rest() as client:
-        expected = json_value(await client.service.stub.Occlude(request))
-        body = json_value(request)
-        _, _, told = await client.call("POST", "/v1/occlude", {**body, "encoding": "base64"})
-        assert told == expected
-        _, _, told = await client.call("POST", "/v1/occlude", body)
-    moved = np.frombuffer(base64.b64decode(expected["moved"]["data"]), "<f4")
-    assert len(moved) == len(told["tokens"])
-    np.testing.assert_array_equal(np.float32(told["moved"]["data"]), moved)
 
 
 COMPARED: dict[str, pb.CompareRequest] = {
@@ -235,16 +195,6 @@ async def test_comparisons_are_those_of_grpc(name: str) -> None:
     assert admission.outputs.held == admission.requests.held == 0
 
 
-async def test_a_fall_is_that_of_grpc() -> None:
-    request = pb.OccludeRequest(input=text_of(5), target_text="a b")
-    async with rest() as client:
-        expected = json_value(await client.service.stub.Occlude(request))
-        body = {**json_value(request), "encoding": "base64"}
-        _, _, told = await client.call("POST", "/v1/occlude", body)
-    assert told == expected
-    assert told["fall"]["shape"] == [5]
-
-
 async def test_the_model_is_described_as_over_grpc() -> None:
     async with rest() as client:
         expected = json_value(await client.service.stub.GetModel(pb.GetModelRequest()))
@@ -253,15 +203,6 @@ async def test_the_model_is_described_as_over_grpc() -> None:
         status, _, told = await client.call("GET", "/v1/model?model=other")
     assert (status, told["error"]["code"]) == (404, "NOT_FOUND")
     assert told["error"]["message"] == "model: not served here; there is fake"
-
-
-async def test_a_dry_run_computes_nothing() -> None:
-    body = {"inputs": [{"text": "a"}], "outputs": {"attention": {}}, "dry_run": True}
-    async with rest() as client:
-        _, _, told = await client.call("POST", "/v1/encode", body)
-        assert client.service.engine.batches == []
-    assert told["data_bytes"] == 4 * told["attention"]["offsets"][-1] > 0
-    assert "data" not in told["attention"]
 
 
 REFUSED: list[tuple[str, object, str | None, str]] = [
@@ -298,22 +239,6 @@ async def test_an_answer_that_is_too_large_is_refused_before_it_is_computed() ->
     assert (error["code"], error["field"]) == ("INVALID_ARGUMENT", "outputs.attention")
     assert "bytes of JSON, over 58720256" in error["message"]
     assert "would fit" in error["message"]
-
-
-async def test_a_full_queue_has_a_retry_delay() -> None:
-    body = {"inputs": [json_value(text_of(8))]}
-    async with rest(max_queue_tokens=10, max_request_tokens=10) as client:
-        client.service.engine.gate.clear()
-        first = asyncio.ensure_future(
-            client.service.stub.Encode(pb.EncodeRequest(inputs=[text_of(8)]))
-        )
-        await client.service.started()
-        error = await client.refused("/v1/encode", body)
-        client.service.engine.gate.set()
-        await first
-    assert (error["status"], error["code"]) == (429, "RESOURCE_EXHAUSTED")
-    assert error["reason"] == "QUEUE_TOKENS"
-    assert error["retry_after_ms"] > 0
 
 
 VALUES: list[Any] = [

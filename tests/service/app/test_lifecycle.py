@@ -212,7 +212,7 @@ async def test_an_unusable_address_is_reported_before_loading(
             (used, EXIT_FAILED, "cannot_listen", f"--{option} {used} is in use; "),
             (unknown, EXIT_CONFIG, "bad_option", f"--{option} is {unknown}; the host is not found"),
         ):
-            config = dataclasses.replace(CONFIG, **{option: address})  # type: ignore[arg-type]
+            config = dataclasses.replace(CONFIG, **{"api": None, option: address})  # type: ignore[arg-type]
             assert await Server(config).serve() == code
             assert (await log.event(event))["msg"].startswith(problem)
 

@@ -123,12 +123,6 @@ def test_an_altered_bundle_is_refused_with_the_file_named(
     assert "Traceback" not in done.stderr
 
 
-def test_a_wrong_option_is_one_line_and_exit_code_2(bundle: Path) -> None:
-    done = run(bundle, "--streams", "none")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: --streams is 'none'; it must be a whole number from 1 to 1024\n"
-
-
 class Terminal:
     """A terminal of 80 columns, and the service on it."""
 
@@ -196,30 +190,6 @@ def test_a_failed_start_on_a_terminal_is_one_line_with_the_remedy(bundle: Path) 
     )
     assert said.count("error") == 1
     assert terminal.end() == 1
-
-
-def test_an_unknown_model_is_one_line_with_the_remedy() -> None:
-    ports = (
-        "--grpc",
-        "127.0.0.1:0",
-        "--metrics",
-        "127.0.0.1:0",
-        "--api",
-        "off",
-        "--log-format",
-        "text",
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "headlight", "serve", "no/such/folder", *ports],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    [line] = done.stderr.splitlines()
-    assert "  error: 'no/such/folder' does not exist, and is no Hub id; name a bundle" in line
 
 
 def test_text_can_be_asked_for_without_a_terminal(bundle: Path) -> None:

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 from prometheus_client import Metric
 
-from headlight.errors import Code
 from headlight.outputs.registry import OUTPUTS
 from headlight.spec import PRIORITIES
-from headlight_service.core.admission.shed_error import Shortage
 from headlight_service.telemetry.metrics import (
     CANCEL_STAGES,
     COMPARISON,
@@ -100,13 +98,6 @@ def test_versions_of_one_name_share_series_which_end_with_the_last() -> None:
         for sample in family.samples
         if "model" in sample.labels and family.name != "headlight_model_loads"
     ]
-
-
-def test_every_reason_is_either_a_code_or_a_shortage() -> None:
-    assert len(set(REASONS)) == len(REASONS)
-    # Reported by its shortage; without a model; at start-up only.
-    never = {Code.OVERLOADED, Code.UNAUTHENTICATED, Code.NOT_FOUND, Code.BUNDLE}
-    assert set(REASONS) == {*Code, *Shortage} - never
 
 
 def test_prometheus_parses_the_exposition() -> None:

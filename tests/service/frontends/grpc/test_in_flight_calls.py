@@ -47,16 +47,22 @@ async def test_quiet_requires_a_period_without_calls() -> None:
     assert time.monotonic() - last >= 0.05
 
 
-async def test_a_call_with_a_late_message_is_refused_and_resets_the_quiet_period() -> None:
+@pytest.mark.parametrize("late", [True, False], ids=["late message", "disconnect"])
+async def test_a_refused_or_ended_call_resets_the_quiet_period(late: bool) -> None:
     in_flight = InFlight()
-    assert in_flight.admits()
-    in_flight.closed = True
-    in_flight.told.set()
+    call = entered(in_flight)
+    if late:
+        assert in_flight.admits()
+        in_flight.closed = True
+        in_flight.told.set()
     quiet = asyncio.create_task(in_flight.quiet(0.05, limit=60))
     await asyncio.sleep(0)
     last = time.monotonic()
-    with pytest.raises(Unavailable):
-        entered(in_flight)
+    if late:
+        with pytest.raises(Unavailable):
+            entered(in_flight)
+    else:
+        call.end()
     await asyncio.wait_for(quiet, 30)
     assert time.monotonic() - last >= 0.05
 
@@ -82,17 +88,6 @@ async def test_a_message_before_clients_know_of_the_drain_is_admitted() -> None:
     assert in_flight.count == 1, "the end waits for it"
     call.end()
     assert in_flight.count == 0
-
-
-async def test_a_disconnect_resets_the_quiet_period() -> None:
-    in_flight = InFlight()
-    call = entered(in_flight)
-    quiet = asyncio.create_task(in_flight.quiet(0.05, limit=60))
-    await asyncio.sleep(0)
-    last = time.monotonic()
-    call.end()
-    await asyncio.wait_for(quiet, 30)
-    assert time.monotonic() - last >= 0.05
 
 
 async def test_shutdown_waits_for_calls_to_end() -> None:

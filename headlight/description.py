@@ -70,7 +70,7 @@ class ListedModel:
     Attributes:
         model: its weights, its provider and its precision.
         names: all names by which the service knows it.
-        task: what it was trained for: "embed", "rerank" or "classify".
+        task: what it was trained for: "embed", "rerank", "classify" or "sparse".
         default: whether it answers requests that name no model.
     """
 
@@ -113,7 +113,7 @@ class ModelDescription:
         similarity: intended comparison of vectors: "cosine", "dot", ...; None: not reported.
         special_tokens: default reading of special tokens spelled out in texts: "parse" or "text".
         truncation: default treatment of texts that are too long: "refuse", "end" or "start".
-        task: what the model was trained for: "embed", "rerank" or "classify".
+        task: what the model was trained for: "embed", "rerank", "classify" or "sparse".
         labels: of a model that scores, in the order of their scores.
         token_labels: whether each token has scores, and not the text.
         activation: from logits to scores: "identity", "sigmoid" or "softmax"; empty: the model

@@ -14,10 +14,7 @@ import torch
 
 from headlight_export.writer.bundle_writer import export_checkpoint
 from headlight_model.checkpoint import TOKENIZER
-from headlight_model.train.loop import Job, train
-from headlight_model.train.recipe import QUICK
 from tests.factory import kind_config, write_checkpoint
-from tests.library import small_library
 from tests.once import once_in
 
 PROCESSES = 2
@@ -43,18 +40,3 @@ def _fresh(kind: str, folder: Path) -> None:
     if kind == "none":  # one of them takes ids alone
         (checkpoint / TOKENIZER).unlink()
     export_checkpoint(checkpoint, folder / "bundle")
-
-
-def trained(positions: str, folder: Path) -> Path:
-    """Train a scheme of positions for a few steps on a small part of the corpus.
-
-    Writes `checkpoint` and `bundle` into the folder, and returns it.
-    """
-    with small_library():
-        train(
-            Job(
-                positions=positions, out=folder / "checkpoint", recipe=QUICK, state=folder / "state"
-            )
-        )
-    export_checkpoint(folder / "checkpoint", folder / "bundle")
-    return folder

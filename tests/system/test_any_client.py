@@ -1,11 +1,10 @@
-"""Clients of every kind: stock grpcio with default limits and only the contract, Node, CLI."""
+"""Clients of every kind: stock grpcio with default limits and only the contract, and Node."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import grpc
@@ -122,21 +121,3 @@ def test_a_node_client_reads_vectors(rope: Service, tmp_path: Path) -> None:
     assert abs(answer["row_sum_min"] - 1) < 1e-5
     assert abs(answer["row_sum_max"] - 1) < 1e-5
     assert answer["tokens"] > 2
-
-
-def test_the_command_line_answers(rope: Service) -> None:
-    def headlight(*arguments: str) -> str:
-        command = [
-            str(Path(sys.executable).with_name("headlight")),
-            *arguments,
-            "--target",
-            rope.target,
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert len(json.loads(headlight("embed", "hello", "--format", "json"))["embeddings"]) == 1
-    assert "open" in headlight("tokens", "open a file")
-    assert "docs-rope" in headlight("info")
-    assert "[CLS]" in headlight("attend", "open a file")

@@ -5,6 +5,7 @@ Other clients are not affected, and the service continues.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -354,15 +355,13 @@ def test_truncation_is_done_if_requested_and_reported(channel: Any) -> None:
     assert item.original_token_count > 3000
 
 
-@pytest.mark.parametrize("cut", ["end", "start"])
-@pytest.mark.parametrize("unit", ["zebra ", "\u4e2d\u3002", "z" * 90 + " "])
-def test_a_huge_text_is_truncated_as_by_the_runtime(
-    service: Service, cut: Truncate, unit: str
-) -> None:
-    long = (unit * 1_000_000)[:1_000_000]
+def test_a_huge_text_is_truncated_as_by_the_runtime(service: Service) -> None:
+    cuts: tuple[Truncate, ...] = ("end", "start")
     with Client(service.target) as client, Runtime(bundle_of("docs-rope")) as local:
-        served, read = (each.encode([long], truncate=cut) for each in (client, local))
-    np.testing.assert_allclose(served, read, atol=1e-5)
+        for unit, cut in itertools.product(("zebra ", "\u4e2d\u3002", "z" * 90 + " "), cuts):
+            long = (unit * 1_000_000)[:1_000_000]
+            served, read = (each.encode([long], truncate=cut) for each in (client, local))
+            np.testing.assert_allclose(served, read, atol=1e-5, err_msg=f"{unit} {cut}")
 
 
 def test_refused_requests_cost_bounded_memory(service: Service, channel: Any) -> None:
@@ -376,17 +375,14 @@ def test_refused_requests_cost_bounded_memory(service: Service, channel: Any) ->
         assert service.resident_bytes() < base + (256 << 20)
 
 
-def test_many_senders_of_too_many_ids_cost_bounded_memory() -> None:
+def test_many_senders_of_too_many_ids_cost_bounded_memory(service: Service, channel: Any) -> None:
     """Sixteen at once took 1.7 to 2.9 GB when ids were converted before they were counted.
 
-    Now 0.3.
+    Now 0.3, the process included.
     """
-    with (
-        Service(bundle_of("docs-rope")) as service,
-        grpc.insecure_channel(service.target, options=UNLIMITED) as channel,
-        ThreadPoolExecutor(SENDERS) as senders,
-    ):
+    service.forget_peak()
+    with ThreadPoolExecutor(SENDERS) as senders:
         for bad in [bad for bad in BAD if bad.name.startswith("megabytes of")]:
             errors = senders.map(lambda bad: answer(channel, bad), [bad] * SENDERS)
             assert {error.code() for error in errors} == {bad.status}
-        assert service.peak_bytes() < 800 << 20
+    assert service.peak_bytes() < 800 << 20

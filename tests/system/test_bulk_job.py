@@ -27,11 +27,10 @@ def worker(
     index: int,
     target: str,
     *arguments: str,
-    programs: Path = Path(sys.executable).parent,
     token_file: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     environment = {
-        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "DATA": str(data),
         "SHARDS": str(SHARDS),
         "JOB_COMPLETION_INDEX": str(index),
@@ -96,21 +95,6 @@ def test_a_retry_resumes_from_the_checkpoint(rope: Service, data: Path) -> None:
     assert left_out.returncode == 0, left_out.stderr
     with np.load(data / "out" / "part 1.npz") as archive:
         assert archive["lines"].tolist() == [1, 2]
-
-
-def test_a_service_failure_is_left_for_a_retry(data: Path) -> None:
-    """The command line exits with 1 after a minute of retries.
-
-    Here at once.
-    """
-    (data / "bin").mkdir()
-    python = data / "bin" / "python"
-    python.write_text("#!/bin/sh\necho away >&2\nexit 1\n", encoding="utf-8")
-    python.chmod(0o755)
-    done = worker(data, 0, "127.0.0.1:1", programs=data / "bin")
-    # At the first file: the others would fail as well.
-    assert (done.returncode, done.stderr) == (1, "away\n")
-    assert outputs(data) == []
 
 
 def test_a_missing_model_is_left_for_a_retry(rope: Service, data: Path) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -119,33 +117,6 @@ def test_a_permanent_failure_fails_only_its_index(data: Path) -> None:
     assert (missing.returncode, "has no column 'title'" in missing.stderr) == (2, True)
     empty = worker(environment(data / "in", 0), *LOCAL)
     assert (empty.returncode, empty.stderr.endswith("has no *.parquet\n")) == (2, True)
-
-
-def test_a_killed_worker_resumes_and_its_output_is_the_same(data: Path, tmp_path: Path) -> None:
-    write(data, 0, [f"row {row} of many, each a text of its own" for row in range(1500)])
-    (data / "in" / "part 2.parquet").unlink()
-    options = (*LOCAL, "--part-rows", "100")
-    pod = subprocess.Popen(
-        ["/bin/sh", str(SCRIPT), *options],
-        cwd=ROOT,
-        env=environment(data, 0),
-        start_new_session=True,
-        stderr=subprocess.DEVNULL,
-    )
-    partial = data / "out" / "part 0.parquet.partial"
-    limit = time.monotonic() + 60
-    while len(list(partial.glob("part-*"))) < 3 and time.monotonic() < limit:
-        time.sleep(0.02)
-    os.killpg(pod.pid, signal.SIGKILL)  # as with the node's power
-    pod.wait(timeout=10)
-    assert outputs(data) == ["part 0.parquet.partial"]
-    resumed = worker(environment(data, 0), *options)
-    assert resumed.returncode == 0, resumed.stderr
-    assert "going on from" in resumed.stderr
-    found = vectors(data / "out" / "part 0.parquet")
-    (data / "out" / "part 0.parquet").unlink()
-    assert worker(environment(data, 0), *options).returncode == 0
-    assert found.tobytes() == vectors(data / "out" / "part 0.parquet").tobytes()
 
 
 def test_a_service_that_is_away_is_left_for_a_retry(data: Path) -> None:

@@ -26,7 +26,7 @@ from tests.help_examples import examples, write_texts
 from tests.ports import free_address
 from tests.shipped import DIM
 from tests.system.conftest import bundle_of
-from tests.system.processes import Service, get
+from tests.system.processes import Service, exit_code, get
 
 SECONDS = 60
 COMMANDS = (
@@ -85,11 +85,15 @@ def ranking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_example_of_a_help_works(
-    command: str, environment: dict[str, str], request: pytest.FixtureRequest
+    command: str,
+    environment: dict[str, str],
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     if command in ("rerank", "classify"):
         environment["HEADLIGHT_TARGET"] = request.getfixturevalue("ranking").target
-    found = examples(shell(f"headlight {command} --help", environment).stdout)
+    assert exit_code(*command.split(), "--help") == 0
+    found = examples(capsys.readouterr().out)
     assert found
     before = set(Path(environment["HOME"]).rglob("*"))
     for line in found:
@@ -168,33 +172,6 @@ def test_without_a_browser_the_page_is_named(environment: dict[str, str]) -> Non
     assert (done.returncode, done.stderr.splitlines()[-1]) == (0, last)
 
 
-def test_refusals_of_the_service_are_in_words_of_the_command_line(
-    environment: dict[str, str],
-) -> None:
-    (Path(environment["HOME"]) / "long.txt").write_text(f"one\n{'word ' * 3000}\n")
-    for line, says in {
-        "headlight embed --file long.txt": (
-            "long.txt, line 2: has 3002 tokens, the model takes 2048; shorten it, or cut it by "
-            "--truncate end, or leave such lines out by --skip-bad"
-        ),
-        "headlight embed a ''": "text 2: is empty; give at least one character",
-        "headlight attend a --layer 9": "--layer: is 9; valid are -4 .. 3",
-        "headlight embed a --dimensions 999": "--dimensions: is 999; ",
-        "headlight embed a --prompt-name x": (
-            "--prompt-name: is not a prompt of this model; it has none; use --prompt"
-        ),
-        "headlight embed --token-ids '9999999'": "the text: the id at 0 is not in 0 .. ",
-        "headlight embed --token-ids '1 2' --prompt x": (
-            "--prompt: is put before a text, but ids are used unchanged; leave it out"
-        ),
-        "headlight info --model other": "--model: not served here; there is docs-rope",
-    }.items():
-        done = shell(line, environment)
-        assert (done.returncode, done.stdout) == (1 if "--model" in line else 2, ""), line
-        assert done.stderr.startswith(f"headlight: {says}"), line
-        assert done.stderr.count("\n") == 1
-
-
 class Terminal:
     """A program on a terminal of 80 columns."""
 
@@ -264,23 +241,20 @@ def test_in_a_terminal_vectors_are_short_and_elsewhere_whole(
     assert (len(whole.stdout.split()), whole.stderr) == (DIM, "")
 
 
-@pytest.mark.parametrize(
-    ("typed", "rest"),
-    [
-        ("headlight em", "bed"),
-        ("headlight attend --lay", "er"),
-        ("headlight embed --out texts.j", "sonl"),
-        ("headlight embed --special-tokens pa", "rse"),
-        ("headlight cache rem", "ove"),
-        ("headlight serve --max-queue-t", "okens"),
-        ("headlight export --calib", "ration"),
-    ],
-)
+COMPLETIONS = {
+    "headlight em": "bed",
+    "headlight attend --lay": "er",
+    "headlight embed --out texts.j": "sonl",
+    "headlight embed --special-tokens pa": "rse",
+    "headlight cache rem": "ove",
+    "headlight serve --max-queue-t": "okens",
+    "headlight export --calib": "ration",
+}
+
+
 @pytest.mark.parametrize("name", ["bash", "zsh"])
 def test_a_shell_completes(
     name: str,
-    typed: str,
-    rest: str,
     scripts: dict[str, Path],
     environment: dict[str, str],
     terminals: list[Terminal],
@@ -294,9 +268,12 @@ def test_a_shell_completes(
     terminals.append(terminal)
     terminal.type(f"{load}; echo loa''ded\n")
     terminal.read("loaded")
-    terminal.type(f"{typed}\t")
-    assert rest not in typed
-    terminal.read(rest)
+    for typed, rest in COMPLETIONS.items():
+        assert rest not in typed
+        terminal.type(f"{typed}\t")
+        terminal.read(rest)
+        terminal.type("\x15echo emp''ty\n")  # Ctrl-U
+        terminal.read("empty")
 
 
 @pytest.fixture(scope="session")

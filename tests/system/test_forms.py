@@ -61,7 +61,7 @@ def compare(
     check(spec, text, answer.weights, answer.values, answer.indices, TOLERANCE)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=WORDS, data=st.data())
 def test_any_form_of_any_text_matches_pytorch(small: Small, text: str, data: st.DataObject) -> None:
     kind, service, encoder = small
@@ -197,16 +197,12 @@ def test_pairs_of_texts_have_spans_of_both(rope: Service) -> None:
     assert maps.values[0, 0, 0, 0] == pytest.approx(first[1], abs=1e-6)
 
 
+# Others are in tests/wire/today.
 BAD = [
-    (
-        AttentionSpec(layers=(99,)),
-        rf"outputs\.attention\.layers\[0\]: is 99; valid are -{LAYERS} \.\. {LAYERS - 1}",
-    ),
     (
         AttentionSpec(heads=(-13,)),
         rf"outputs\.attention\.heads\[0\]: is -13; valid are -{HEADS} \.\. {HEADS - 1}",
     ),
-    (AttentionSpec(heads=(1, 1 - HEADS)), r"outputs\.attention\.heads: names one twice"),
     (
         AttentionSpec(layers=(Run(2, 1),)),
         r"outputs\.attention\.layer_runs\[0\]: is the run 2:1, which holds none",
@@ -216,10 +212,6 @@ BAD = [
         rf"outputs\.attention\.pairs\[0\]\.head: is 9; valid are -{HEADS} \.\. {HEADS - 1}",
     ),
     (AttentionSpec(pairs=((0, 1), (0, 1))), r"outputs\.attention\.pairs: names one twice"),
-    (
-        AttentionSpec(pairs=((0, 1),), layers=(0,)),
-        r"outputs\.attention\.pairs: stands for layers and heads",
-    ),
     (
         AttentionSpec(queries=Span(3, 3)),
         r"outputs\.attention\.queries: is the span 3 \.\. 3, which holds no character",
@@ -244,21 +236,8 @@ BAD = [
     ),
     (AttentionSpec(top_k=0), r"outputs\.attention\.top_k: is 0; ask for at least 1"),
     (
-        AttentionSpec(max_bytes=10),
-        rf"outputs\.attention\.max_bytes: attention would have {LAYERS * HEADS * 64} bytes, "
-        "over the 10 allowed",
-    ),
-    (
         AttentionSpec(reduce=("rollout",), layers=(0, 1)),
         r"outputs\.attention\.layers: rollout multiplies all layers",
-    ),
-    (
-        AttentionSpec(reduce=("rollout",), layers=(1, 0, 2)),
-        r"outputs\.attention\.layers: rollout multiplies all layers",
-    ),
-    (
-        AttentionSpec(reduce=("head_mean", "head_max")),
-        r"outputs\.attention\.reduce: has two reductions for one axis",
     ),
     (
         AttentionSpec(reduce=("statistics", "head_mean")),
@@ -290,7 +269,6 @@ BAD = [
         r"outputs\.attention\.drop_special: scores have no sum",
     ),
     (AttentionSpec(scores=True, unit="word"), r"outputs\.attention\.unit: scores cannot be summed"),
-    (AttentionSpec(unit="span"), r"outputs\.attention\.spans: unit span needs at least one"),
     (
         AttentionSpec(unit="span", spans=(Span(0, 3), Span(2, 4))),
         r"outputs\.attention\.spans: has two that overlap: 0 \.\. 3",
@@ -305,7 +283,6 @@ BAD = [
         rf"{LAYERS}",
     ),
     (AttentionSpec(pairs=((0, 0),) * 400_000), r"outputs\.attention\.pairs: has 400000 entries"),
-    (AttentionSpec(heads=(Run(0),) * 400_000), r"outputs\.attention\.heads: has 400000 entries"),
     (AttentionSpec(keys=(0,) * 400_000), r"outputs\.attention\.keys: has 400000 entries"),
     (
         AttentionSpec(keys=(0, 0, 0, 0, 0)),

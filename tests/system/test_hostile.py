@@ -247,3 +247,4 @@ def test_a_body_that_never_ends_does_not_delay_the_end() -> None:
         assert hostile.receive_all(client).startswith(b"HTTP/1.1 503 ")
         assert service.wait() == 0
         assert time.monotonic() - begun < 15
+    assert [entry["event"] for entry in service.log[-2:]] == ["draining", "stopped"]

@@ -1,10 +1,9 @@
-"""The HTTP frontend of the real process: numbers, the page of curl, ports, drain."""
+"""The HTTP frontend of the real process: numbers, and the page of curl."""
 
 from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -59,13 +58,3 @@ def test_numbers_of_all_forms_equal_those_of_grpc(rope: Service) -> None:
     weaviate = post(rope, "/vectors", {"texts": texts})["vectors"]
     for found in ([each["embedding"] for each in openai], weaviate):
         assert np.abs(np.asarray(found, dtype=np.float32) - expected).max() <= 1e-6
-
-
-def test_sigterm_drains_once() -> None:
-    with Service(BUNDLE) as service:
-        with socket.create_connection(service.rest.split(":")) as idle:  # type: ignore[arg-type]
-            idle.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert idle.recv(12) == b"HTTP/1.1 200"
-            service.terminate()
-            assert service.wait() == 0
-        assert [each["event"] for each in service.log[-2:]] == ["draining", "stopped"]

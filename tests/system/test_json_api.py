@@ -20,8 +20,6 @@ from headlight.outputs.registry import OUTPUTS as EVERY
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight_service.frontends.contract.json_encoding import json_value
-from tests.ports import free_address
-from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service
 
 TEXTS = ("join two paths of a file system", "Größe 😀 of a file", "x")
@@ -87,8 +85,8 @@ TYPES = {
 class Rest:
     """A service with its HTTP frontend."""
 
-    def __init__(self, service: Service, address: str) -> None:
-        self.address = address
+    def __init__(self, service: Service) -> None:
+        self.address = service.rest
         self._channel = grpc.insecure_channel(service.target)
         self.stub = pb_grpc.HeadlightServiceStub(self._channel)
 
@@ -106,12 +104,10 @@ class Rest:
 
 
 @pytest.fixture(scope="module")
-def rest() -> Iterator[Rest]:
-    address = free_address()
-    with Service(bundle_of("docs-rope"), "--api", address) as service:
-        served = Rest(service, address)
-        yield served
-        served.close()
+def rest(rope: Service) -> Iterator[Rest]:
+    served = Rest(rope)
+    yield served
+    served.close()
 
 
 def flat(nested: Any) -> list[Any]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 
 from headlight import Attention, AttentionSpec, Client
 from headlight.web.page import opening
+from tests.once import place_of
 from tests.shipped import HEADS, LAYERS
 from tests.system import making
 from tests.system.browser import Browser
@@ -154,9 +153,9 @@ def test_words_have_the_characters_of_their_tokens(page: Browser) -> None:
 
 
 def test_both_texts_of_a_pair_are_shown(
-    chromium: Browser, makers: ProcessPoolExecutor, tmp_path: Path
+    chromium: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    bundle = makers.submit(making.fresh, "learned", tmp_path).result() / "bundle"
+    bundle = making.fresh("learned", place_of(tmp_path_factory)) / "bundle"
     with Service(bundle) as service, visit(chromium, service.rest) as page:
         page.wait("document.querySelector('#pair-label').checkVisibility()")
         page.click("#pair")

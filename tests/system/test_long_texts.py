@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from headlight import Client
 from headlight.cli.commands import main
 from headlight.runtime import Runtime
 from headlight.runtime.tokenization.long_texts import CHARACTERS_PER_TOKEN
 from tests.chaos.traffic.hostile import post
+from tests.once import place_of
+from tests.system import making
 from tests.system.processes import Service
 
 
@@ -27,9 +29,10 @@ def asked(service: Service, path: str, body: Mapping[str, Any]) -> Any:
 
 
 def test_truncation_gives_one_vector_for_a_long_text(
-    fresh: dict[str, Future[Path]], tmp_path: Path
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    bundle, text = fresh["rope"].result() / "bundle", "open a file, read 12 of 345. " * 690
+    bundle = making.fresh("rope", place_of(tmp_path_factory)) / "bundle"
+    text = "open a file, read 12 of 345. " * 690
     with Runtime(bundle) as runtime:
         assert len(text) > 20_000 > CHARACTERS_PER_TOKEN * runtime.model().max_length
         [expected] = runtime.encode([text], truncate="end")

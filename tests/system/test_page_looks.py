@@ -5,7 +5,6 @@ In both themes, at every width, and with hostile tokens.
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -36,16 +35,14 @@ def test_the_page_has_two_themes_and_a_switch(
     browser.screen(1280, 900)
 
 
-@pytest.mark.parametrize("text", [SHORT, MIDDLE, LONG])
 @pytest.mark.parametrize("view", ["head", "model", "matrix"])
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize(("width", "text"), [(360, SHORT), (360, LONG), (1280, LONG)])
 def test_no_element_overflows_the_window(
     width: int, view: str, text: str, browser: Browser, pages: dict[str, Path]
 ) -> None:
     browser.screen(width, 800)
     browser.open(pages[text], f"#view={view}")
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
-    assert struct.unpack(">II", browser.picture()[16:24]) == (width, 800)
     browser.screen(1280, 900)
 
 

@@ -67,7 +67,7 @@ async def test_unread_answers_are_bounded_in_memory_and_time() -> None:
 
 
 async def test_sigterm_waits_for_unread_answers_no_longer_than_the_reply_timeout() -> None:
-    with Service(bundle_of("docs-rope"), "--stall-seconds", "10") as service:
+    with Service(bundle_of("docs-rope"), "--stall-seconds", "6") as service:
         async with closed_window(service.target) as client:
             for _ in range(10):
                 client.ask("Encode", LARGE.SerializeToString())

@@ -13,17 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from headlight import Client, InvalidInput
-from headlight.runtime import Runtime
-from headlight_export.writer.bundle_writer import export_checkpoint
 from headlight_model.checkpoint import load_checkpoint
 from lab.experiments.reversal import LENGTH
-from lab.plans import Training
-from lab.tasks import FIRST, LETTERS, TASKS
-from lab.training import held_out, trained
+from lab.tasks import FIRST, LETTERS
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service
 
@@ -103,20 +98,3 @@ def test_a_sequence_longer_than_the_table_is_refused(reversing: Service) -> None
         pytest.raises(InvalidInput, match=f"{LENGTH + 1} tokens"),
     ):
         client.attend(" ".join(sequence(0, LENGTH + 1)))
-
-
-def test_other_lab_checkpoints_are_exported_with_equal_vectors(
-    tmp_path: Path,
-) -> None:
-    training = Training(
-        task="recall", scheme="alibi signed", seed=0, steps=2, lengths=(8, 8), batch=2
-    )
-    encoder, _ = trained(training, tmp_path, lambda: None)
-    export_checkpoint(tmp_path / training.name, tmp_path / "bundle")
-    [ids] = held_out(training, 64).ids[:1]
-    symbols = TASKS["recall"].symbols
-    text = " ".join(symbols[each - FIRST] for each in ids.tolist())
-    with torch.inference_mode():
-        wanted = encoder(ids[None]).pooled[0].numpy()
-    found = Runtime(tmp_path / "bundle").encode(text)
-    np.testing.assert_allclose(found, wanted, atol=1e-5)

@@ -105,14 +105,10 @@ def test_every_output_matches_pytorch(small: Small) -> None:
                     length,
                 )
             np.testing.assert_allclose(attention.weights.sum(-1), 1.0, atol=1e-5)
-
-
-def test_attention_of_the_test_models_is_far_from_uniform(small: Small) -> None:
-    _, service, encoder = small
-    with Client(service.target) as client:
-        weights = client.attend(random_ids(encoder.config, 64, seed=7)).weights
-    entropy = -(weights * np.log(np.maximum(weights, 1e-30))).sum(-1).mean()
-    assert entropy < 0.7 * np.log(64)
+            if length == 64:  # in uniform attention, a wrong scale would not show
+                weights = attention.weights
+                entropy = -(weights * np.log(np.maximum(weights, 1e-30))).sum(-1).mean()
+                assert entropy < 0.7 * np.log(64)
 
 
 def test_results_do_not_depend_on_batch_or_attention(small: Small) -> None:
@@ -176,15 +172,6 @@ def test_any_request_for_any_texts_matches_pytorch(small: Small, data: st.DataOb
         for name, value in answer.items():
             assert value.shape == tuple(expected[name].shape), name
             assert distance(name, value, expected[name].numpy()) <= FLOORS[name], name
-
-
-def test_texts_beyond_the_longest_are_refused(small: Small) -> None:
-    _, service, encoder = small
-    with (
-        Client(service.target) as client,
-        pytest.raises(InvalidInput, match="has 161 ids; give 1 to 160"),
-    ):
-        client.encode([random_ids(encoder.config, 161, seed=0)])
 
 
 def test_reordered_texts_have_the_property_of_their_scheme(small: Small) -> None:

@@ -18,7 +18,7 @@ from tests.system.conftest import bundle_of
 from tests.system.killing import embed, finish, kill_midway, parts_in, started
 from tests.system.processes import Service
 
-ROWS, PART, KILLS = 1500, 50, 4
+ROWS, PART, KILLS = 1500, 50, 3
 TEXTS: list[str | None] = [f"open file number {number} of {number % 97}" for number in range(ROWS)]
 TEXTS[70], TEXTS[700] = None, ""
 GOOD = [text for text in TEXTS if text]

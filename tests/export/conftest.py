@@ -62,15 +62,14 @@ def make_variants(
 
 
 @pytest.fixture
-def export(
-    make_bundle: MakeBundle,
-    make_checkpoint: MakeBundle,
-    texts: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Export:
+def traced_before(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reuse the graphs of the rotary bundle: tracing takes seconds."""
+    monkeypatch.setattr(fp32_parts, "trace", lambda _: onnx.load(bundle_path / "attend.onnx"))
+
+
+@pytest.fixture
+def export(traced_before: None, make_checkpoint: MakeBundle, texts: Path) -> Export:
     """Return a function that exports the rotary model again, with the graphs of make_bundle."""
-    traced = make_bundle("rope")
-    monkeypatch.setattr(fp32_parts, "trace", lambda _: onnx.load(traced / "attend.onnx"))
 
     def run(out: Path, *precisions: str, **options: Any) -> bundle_writer.Exported:
         return export_checkpoint(

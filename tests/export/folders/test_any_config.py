@@ -110,7 +110,7 @@ def refusal(folder: tuple[Path, dict[str, Any]], said: dict[str, Any]) -> str:
     return ""
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(said=st.dictionaries(st.sampled_from(KEYS), VALUES, min_size=1, max_size=3))
 def test_any_config_is_opened_or_refused_in_one_line(
     folder: tuple[Path, dict[str, Any]], said: dict[str, Any]

@@ -52,35 +52,15 @@ def retouch(change: Callable[[dict[str, Tensor]], object]) -> Callable[[Path], N
     return apply
 
 
-def to_pickle(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-
-
-def truncate(folder: Path) -> None:
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def add_module(folder: Path) -> None:
-    modules = [
-        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
-        {"idx": 1, "name": "1", "path": "1_CNN", "type": "sentence_transformers.models.CNN"},
-    ]
-    (folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
-
-
 QUERY = "bert.encoder.layer.0.attention.self.query.weight"
+# Files that cannot be read: test_model_folder.py; values of config.json: test_any_config.py;
+# modules: test_sentence_folder.py.
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no such family": (
         configure(model_type="t5"),
         "model_type 't5' is not a supported family; supported are bert, ",
     ),
-    "no config": (
-        lambda folder: (folder / "config.json").unlink(),
-        "has no config.json; give the folder",
-    ),
     "a size is missing": (configure(hidden_size=None), "config.json has no hidden_size"),
-    "a size is text": (configure(hidden_size="24"), "hidden_size is '24'; expected int"),
     "heads do not divide": (
         configure(num_attention_heads=5),
         "dim 24 is not a multiple of heads 5",
@@ -106,12 +86,6 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         "bert.encoder.layer.1.output.dense.bias",
     ),
     "a tensor is missing": (retouch(lambda found: found.pop(QUERY)), "attention.self.query.weight"),
-    "NaN": (retouch(lambda found: found[QUERY][3].fill_(float("nan"))), QUERY),
-    "infinity": (retouch(lambda found: found[QUERY][3].fill_(float("inf"))), QUERY),
-    "pickle only": (to_pickle, "pytorch_model.bin"),
-    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors"),
-    "truncated": (truncate, "model.safetensors"),
-    "unknown module": (add_module, "module sentence_transformers.models.CNN cannot be served"),
     "no tokenizer": (
         lambda folder: (folder / "vocab.txt").unlink(),
         "has no tokenizer; save it there with",

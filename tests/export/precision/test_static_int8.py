@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -36,7 +35,6 @@ from headlight_service.config.options import Config
 from tests.conftest import MakeBundle
 from tests.export.conftest import TEXTS, Export
 from tests.once import once
-from tests.tampering import rewrite
 
 CALIBRATED = "calibrated.onnx"
 OTHERS = [f"{text[::-1]} {i}" for text in TEXTS for i in range(3)]
@@ -107,19 +105,6 @@ def test_int8_on_openvino_is_served_within_its_declared_tolerance(calibrated: Pa
     error = float(np.abs(got.pooled - expected.pooled).max())
     tolerance = Bundle(calibrated).manifest.tolerance("openvino", "int8")
     assert 1e-5 < error <= tolerance.limits["pooled"]
-
-
-def test_the_self_test_refuses_int8_outside_its_tolerance(calibrated: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(calibrated, tmp_path / "copy"))
-
-    def tighten(manifest: dict[str, Any]) -> None:
-        for tolerance in manifest["tolerances"]:
-            if (tolerance["provider"], tolerance["precision"]) == ("openvino", "int8"):
-                tolerance["attention"] = 1e-9
-
-    rewrite(copy, tighten)
-    with pytest.raises(BundleError, match=r"golden attention is off by .* on openvino/int8"):
-        load(Config(bundle=copy, provider="openvino", precision="int8"))
 
 
 def test_openvino_computes_the_products_of_layers_in_int8(runtime: Runtime) -> None:

@@ -51,21 +51,18 @@ def test_a_missing_precision_is_named_and_none_is_substituted(
     assert served.precision == "int8"
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_the_service_does_not_start_outside_the_declared_tolerance(
-    precision: str, copied: Path
-) -> None:
+def test_the_service_does_not_start_outside_the_declared_tolerance(copied: Path) -> None:
     def tighten(manifest: dict[str, Any]) -> None:
         for tolerance in manifest["tolerances"]:
-            if tolerance["precision"] == precision:
+            if tolerance["precision"] == "int8":
                 tolerance["attention"] = 1e-9
 
     rewrite(copied, tighten)
     with pytest.raises(
         BundleError,
-        match=f"attend.{precision}.onnx: golden attention is off by .* on cpu/{precision}",
+        match=r"attend.int8.onnx: golden attention is off by .* on cpu/int8",
     ):
-        load(Config(bundle=copied, precision=precision))
+        load(Config(bundle=copied, precision="int8"))
     load(Config(bundle=copied))  # fp32 has a tolerance of its own
 
 

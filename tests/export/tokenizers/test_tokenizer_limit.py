@@ -6,6 +6,8 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.manifest import TokenizerLimit
@@ -31,6 +33,7 @@ def test_a_bundle_declares_the_limit_of_its_tokenizer(bundle_path: Path) -> None
     assert tokenizer.encode("a" * limit.max_characters, limit=False).original_length > 0
 
 
+@pytest.mark.usefixtures("traced_before")
 def test_a_slow_tokenizer_lowers_the_limit_and_is_exported(
     make_checkpoint: MakeBundle, tmp_path: Path
 ) -> None:

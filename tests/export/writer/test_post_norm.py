@@ -1,4 +1,4 @@
-"""Exported graphs of post-norm encoders without a norm of the embeddings, for every scheme."""
+"""Exported graphs of post-norm encoders without a norm of the embeddings."""
 
 from __future__ import annotations
 
@@ -17,19 +17,16 @@ from headlight_model.checkpoint import load_checkpoint
 from tests.factory import small_config, write_checkpoint
 
 LENGTHS = (1, 7, 40)
+# Positions that are added to embeddings, that turn queries and keys, and that change scores.
 SCHEMES: dict[str, dict[str, Any]] = {
-    "none": {},
-    "sinusoidal": {},
     "sinusoidal of base 300": {"positions": "sinusoidal", "sinusoidal_base": 300.0},
-    "learned": {},
     "rope": {"causal": True, "pooling": "last"},
-    "alibi": {},
     "signed alibi": {"positions": "alibi", "alibi": "signed"},
 }
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_bundle_matches_pytorch_in_every_scheme(scheme: str, tmp_path: Path) -> None:
+def test_the_bundle_matches_pytorch(scheme: str, tmp_path: Path) -> None:
     fields = {"positions": scheme, "norm": "post", "first_norm": False, "layers": 1}
     config = small_config(**fields | SCHEMES[scheme])
     checkpoint = write_checkpoint(tmp_path / "checkpoint", config)

@@ -78,46 +78,6 @@ def close(result: ItemResult, expected: dict[str, Floats]) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_bundle_matches_pytorch(
-    kind: str, opened: OpenRuntime, make_checkpoint: MakeBundle
-) -> None:
-    """Compared directly with the encoder, in one ragged batch.
-
-    Independent of the exporter's own report.
-    """
-    runtime = opened(kind)
-    items = [item(runtime, length) for length in (1, 2, 5, 31, 128, 160)]
-    for one, result in zip(items, runtime.engine.run(items), strict=True):
-        assert close(result, pytorch(make_checkpoint(kind), one)), len(one.ids)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_head_masks_match_pytorch_and_apply_per_text(
-    kind: str, opened: OpenRuntime, make_checkpoint: MakeBundle
-) -> None:
-    runtime = opened(kind)
-    layers = runtime.bundle.manifest.architecture.layers
-    removed = np.ones((layers, 3), dtype=np.float32)
-    removed[-1, 1], removed[0, 0] = 0.0, 0.5
-    items = [
-        item(runtime, 9, head_mask=removed),
-        item(runtime, 9),
-        item(runtime, 4, head_mask=np.ones_like(removed)),
-    ]
-    ablated, whole, ones = runtime.engine.run(items)
-    for one, result in zip(items, (ablated, whole, ones), strict=True):
-        assert close(result, pytorch(make_checkpoint(kind), one))
-    assert ablated.pooled is not None
-    assert whole.pooled is not None
-    assert np.abs(ablated.pooled - whole.pooled).max() > 1e-3
-    [pooled_alone] = runtime.engine.run(
-        [EncodeItem(items[0].ids, Selection(), items[0].segments, removed)]
-    )
-    # It was requested, so it is not None.
-    np.testing.assert_allclose(pooled_alone.pooled, ablated.pooled, atol=1e-6)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("kind", KINDS)
 @few
 @given(
     lengths=st.lists(st.integers(1, 40), min_size=1, max_size=8),
@@ -147,11 +107,12 @@ def test_results_of_a_text_do_not_depend_on_its_batch(
 def test_any_head_masks_in_a_ragged_batch_match_pytorch(
     kind: str, opened: OpenRuntime, make_checkpoint: MakeBundle, data: st.DataObject
 ) -> None:
+    """Compared directly with the encoder, independent of the exporter's own report."""
     runtime = opened(kind)
     size = 3 * runtime.bundle.manifest.architecture.layers
     factors = st.lists(st.sampled_from([0.0, 0.5, 1.0, -1.0, 3.0]), min_size=size, max_size=size)
     drawn = data.draw(
-        st.lists(st.tuples(st.integers(1, 40), st.none() | factors), min_size=1, max_size=5)
+        st.lists(st.tuples(st.integers(1, 160), st.none() | factors), min_size=1, max_size=5)
     )
     items = []
     for seed, (length, mask) in enumerate(drawn):

@@ -30,9 +30,8 @@ sys.exit(__main__.main())
 """
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_an_export_in_one_line_and_leaves_no_files(
-    make_checkpoint: MakeBundle, tmp_path: Path, number: signal.Signals, code: int
+    make_checkpoint: MakeBundle, tmp_path: Path
 ) -> None:
     command = [
         sys.executable,
@@ -48,9 +47,9 @@ def test_a_signal_ends_an_export_in_one_line_and_leaves_no_files(
         assert process.stdout is not None
         assert "held\n" in process.stdout, "it ended by itself"
         assert list(tmp_path.glob(".out-*/bundle")), "where it works"
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=30)
-    assert (process.returncode, told) == (code, f"export: stopped by {number.name}\n")
+    assert (process.returncode, told) == (130, "export: stopped by SIGINT\n")
     assert list(tmp_path.iterdir()) == []
 
 

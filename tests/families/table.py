@@ -1,4 +1,4 @@
-"""Error of each imported family against its own code, over the wire.
+"""Error of each imported family against its own code.
 
 Also the cost to export and start a model of a usual size.
 
@@ -24,7 +24,7 @@ from headlight import Client
 from headlight_export.folders.origin import read_origin
 from headlight_export.writer.bundle_writer import export_checkpoint, export_origin
 from tests.factory import small_config, write_checkpoint
-from tests.families.serving import (
+from tests.families.opened import (
     LENGTHS,
     NAMES,
     distances,
@@ -44,11 +44,10 @@ def family_row(name: str, folder: Path) -> str:
     """Return the worst error of each output over the lengths, the effect of batch-mates,
     and the error of the reference itself.
     """
-    with imported(name, folder) as (service, theirs):
-        found = [distances(service, theirs, name, sentence(length)) for length in LENGTHS]
+    with imported(name, folder) as (runtime, theirs):
+        found = [distances(runtime, theirs, name, sentence(length)) for length in LENGTHS]
         allowed = max(limits(theirs, sentence(length))["attention"] for length in LENGTHS)
-        with Client(service.target) as client:
-            moved = moved_by_mates(client)
+        moved = moved_by_mates(runtime)
     worst = [max(one[output] for one in found) for output in OUTPUTS]
     return f"| {name} | " + " | ".join(f"{value:.1e}" for value in (*worst, moved, allowed)) + " |"
 
@@ -98,12 +97,12 @@ def main() -> None:
         (
             f"`nox -s families-table` on {machine(['transformers', 'torch', 'onnxruntime'])}. "
             "Random models of small odd sizes, biases, gains and token types random too, "
-            "attention sharpened; saved by save_pretrained, exported, served, asked over the "
-            "wire. The largest distance from transformers in eager mode (jina_bert: from a NumPy "
+            "attention sharpened; saved by save_pretrained, exported, run by the runtime. "
+            "The largest distance from transformers in eager mode (jina_bert: from a NumPy "
             f"reference) over texts of {', '.join(map(str, LENGTHS))} tokens: of attention "
             "weights absolute, of hidden states and token vectors over max(1, RMS of the row), of "
             "the pooled vector over its length. Behind it, how far any of eight texts in one "
-            "request moved from being alone in one; and what attention may be off: 1e-5, or four "
+            "batch moved from being alone in one; and what attention may be off: 1e-5, or four "
             "times what their own float32 is off their float64 where that is more. linear, "
             "dynamic, yarn and llama3 are scalings of rotary positions."
         ),

@@ -1,4 +1,4 @@
-"""Each family, from a folder that its own code wrote to answers over the wire.
+"""Each family, from a folder that its own code wrote to results of the runtime.
 
 Compared with that code in eager mode.
 """
@@ -9,19 +9,18 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import grpc
 import pytest
 import torch
 import transformers
 
-from headlight import Client
 from headlight.outputs.registry import MEASURED
+from headlight.runtime import Runtime
 from headlight_export.folders.model_folder import Refused
 from headlight_export.folders.origin import read_origin
 from headlight_export.parity.reference import Reference
 from headlight_export.parity.transformers_comparison import against_transformers
 from tests.families.models import MODELS, VOCABULARY, entropy_of, make, random_ids
-from tests.families.serving import (
+from tests.families.opened import (
     LENGTHS,
     NAMES,
     Theirs,
@@ -31,7 +30,6 @@ from tests.families.serving import (
     moved_by_mates,
     sentence,
 )
-from tests.system.processes import Service
 
 transformers.logging.set_verbosity_error()
 
@@ -40,49 +38,47 @@ SEGMENTED = (
     *("roformer", "roformer-values", "linear", "dynamic"),
 )
 EXACT = dict.fromkeys(MEASURED, 0.0)
-Served = tuple[str, Service, Theirs]
+Opened = tuple[str, Runtime, Theirs]
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def served(
+def opened(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Served]:
-    """Return each family in turn: its name, a service, and the original model."""
-    with imported(request.param, tmp_path_factory.mktemp(request.param)) as (service, theirs):
-        yield request.param, service, theirs
+) -> Iterator[Opened]:
+    """Return each family in turn: its name, a runtime, and the original model."""
+    with imported(request.param, tmp_path_factory.mktemp(request.param)) as (runtime, theirs):
+        yield request.param, runtime, theirs
 
 
-def test_every_output_matches_the_reference_code(served: Served) -> None:
-    name, service, theirs = served
+def test_every_output_matches_the_reference_code(opened: Opened) -> None:
+    name, runtime, theirs = opened
     for length in LENGTHS:
         ids = sentence(length)
         allowed = limits(theirs, ids)
-        for output, error in distances(service, theirs, name, ids).items():
+        for output, error in distances(runtime, theirs, name, ids).items():
             assert error <= allowed[output], (output, length)
 
 
-def test_second_texts_have_the_second_token_type(served: Served) -> None:
-    name, service, theirs = served
+def test_second_texts_have_the_second_token_type(opened: Opened) -> None:
+    name, runtime, theirs = opened
     ids = sentence(40)
     segments = (ids > ids.mean()).astype(ids.dtype)
     if name not in SEGMENTED:
-        with pytest.raises(grpc.RpcError, match="segment"):
-            distances(service, theirs, name, ids, segments)
+        assert not runtime.bundle.manifest.architecture.segments
         return
     allowed = limits(theirs, ids, segments)
-    for output, error in distances(service, theirs, name, ids, segments).items():
+    for output, error in distances(runtime, theirs, name, ids, segments).items():
         assert error <= allowed[output], output
 
 
-def test_a_vector_does_not_depend_on_batch_mates(served: Served) -> None:
-    _, service, _ = served
-    with Client(service.target) as client:
-        assert moved_by_mates(client) <= 1e-6
+def test_a_vector_does_not_depend_on_batch_mates(opened: Opened) -> None:
+    _, runtime, _ = opened
+    assert moved_by_mates(runtime) <= 1e-6
 
 
-def test_attention_of_the_models_is_far_from_uniform(served: Served) -> None:
+def test_attention_of_the_models_is_far_from_uniform(opened: Opened) -> None:
     """Otherwise the comparison would hide a wrong scale."""
-    _, _, theirs = served
+    _, _, theirs = opened
     weights = theirs.outputs(random_ids(64, 5)[0].numpy()).attention
     # ln 64; for a text that was not used to sharpen.
     assert max(entropy_of(torch.from_numpy(maps)[None]) for maps in weights) < 0.7 * 4.1589

@@ -1,4 +1,7 @@
-"""Folders of sentence-transformers, served, compared with that library itself."""
+"""Folders of sentence-transformers, exported and compared with that library itself.
+
+Over the wire: test_hub.py.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.quantization import quantize_embeddings
 
-from headlight import Client, InvalidInput
+from headlight import InvalidInput
+from headlight.runtime import Runtime
 from headlight_export.folders.origin import read_origin
 from headlight_export.writer.bundle_writer import export_origin
 from tests.families.sentences import DIM, POOLING, PROMPTS, WIDTH, write_sentences
-from tests.system.processes import Service
 
 transformers.logging.set_verbosity_error()
 
@@ -32,24 +35,24 @@ FORMS |= {
     "dense": {"dense": True, "pooling": "cls"},
     "dense, normalized": {"dense": True, "normalize": True},
 }
-Served = tuple[str, SentenceTransformer, Client]
+Opened = tuple[str, SentenceTransformer, Runtime]
 
 
 @pytest.fixture(scope="module", params=FORMS)
-def served(
+def opened(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Served]:
-    """Yield each form: its name, the library's model, and a client of a service of its folder."""
+) -> Iterator[Opened]:
+    """Yield each form: its name, the library's model, and a runtime of its folder."""
     folder = tmp_path_factory.mktemp("sentences")
     theirs = write_sentences(folder, **FORMS[request.param])
     export_origin(read_origin(folder / "model"), folder / "bundle")
-    with Service(folder / "bundle") as service, Client(service.target) as client:
-        yield request.param, theirs, client
+    with Runtime(folder / "bundle", threads=1) as runtime:
+        yield request.param, theirs, runtime
 
 
 def of_forms(*names: str) -> pytest.MarkDecorator:
     """Return a decorator of a test of some forms alone."""
-    return pytest.mark.parametrize("served", names, indirect=True)
+    return pytest.mark.parametrize("opened", names, indirect=True)
 
 
 def check(got: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
@@ -60,52 +63,52 @@ def check(got: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
     assert (np.abs(got - expected).max(axis=1) / lengths).max() <= 1e-5
 
 
-def test_vectors_match_the_library(served: Served) -> None:
-    form, theirs, client = served
-    got = client.encode(TEXTS, truncate="end")
+def test_vectors_match_the_library(opened: Opened) -> None:
+    form, theirs, runtime = opened
+    got = runtime.encode(TEXTS, truncate="end")
     assert got.shape == (len(TEXTS), WIDTH if "dense" in form else DIM)
     check(got, theirs.encode(TEXTS))
 
 
 @of_forms("normalized")
-def test_prompts_by_name_by_text_and_by_default_match_the_library(served: Served) -> None:
-    _, theirs, client = served
+def test_prompts_by_name_by_text_and_by_default_match_the_library(opened: Opened) -> None:
+    _, theirs, runtime = opened
     check(
-        client.encode(TEXTS[:3], prompt_name="query"),
+        runtime.encode(TEXTS[:3], prompt_name="query"),
         theirs.encode(TEXTS[:3], prompt_name="query"),
     )
-    check(client.encode(TEXTS[:3], prompt="see "), theirs.encode(TEXTS[:3], prompt="see "))
+    check(runtime.encode(TEXTS[:3], prompt="see "), theirs.encode(TEXTS[:3], prompt="see "))
     check(
-        client.encode(TEXTS, prompt_name="query", truncate="end"),
+        runtime.encode(TEXTS, prompt_name="query", truncate="end"),
         theirs.encode(TEXTS, prompt_name="query"),
     )
     with pytest.raises(InvalidInput, match=r"prompt_name.*passage, query"):
-        client.encode(TEXTS, prompt_name="none")
+        runtime.encode(TEXTS, prompt_name="none")
 
 
 @of_forms(*POOLING)
-def test_prompts_excluded_from_pooling_match_the_library(served: Served) -> None:
-    _, theirs, client = served
-    got = client.encode(TEXTS[:4], prompt_name="query")
+def test_prompts_excluded_from_pooling_match_the_library(opened: Opened) -> None:
+    _, theirs, runtime = opened
+    got = runtime.encode(TEXTS[:4], prompt_name="query")
     check(got, theirs.encode(TEXTS[:4], prompt_name="query"))
-    assert np.abs(got - client.encode(TEXTS[:4])).max() > 1e-3
-    alone = np.concatenate([client.encode([text], prompt_name="query") for text in TEXTS[:4]])
+    assert np.abs(got - runtime.encode(TEXTS[:4])).max() > 1e-3
+    alone = np.concatenate([runtime.encode([text], prompt_name="query") for text in TEXTS[:4]])
     assert np.abs(got - alone).max() <= 1e-6 * np.linalg.norm(alone, axis=1).max()
 
 
 @of_forms("dense, normalized")
-def test_truncated_vectors_match_the_library(served: Served) -> None:
-    _, theirs, client = served
+def test_truncated_vectors_match_the_library(opened: Opened) -> None:
+    _, theirs, runtime = opened
     for dimensions in (1, 8, 17):
         expected = theirs.encode(TEXTS, truncate_dim=dimensions, normalize_embeddings=True)
-        check(client.encode(TEXTS, dimensions=dimensions, truncate="end"), expected)
+        check(runtime.encode(TEXTS, dimensions=dimensions, truncate="end"), expected)
 
 
 @of_forms("mean")
-def test_vector_types_match_the_library(served: Served) -> None:
-    _, theirs, client = served
+def test_vector_types_match_the_library(opened: Opened) -> None:
+    _, theirs, runtime = opened
     expected = theirs.encode(TEXTS[:4], truncate_dim=32)
-    kinds = client.encode_with_info(
+    kinds = runtime.encode_with_info(
         TEXTS[:4], dimensions=32, dtype=("float32", "binary", "ubinary")
     ).by_type
     check(kinds["float32"], expected)

@@ -22,18 +22,18 @@ SPLIT = pre_tokenizers.Sequence(
 )
 
 
+BOTH = normalizers.Sequence([SENTENCEPIECE, JOIN])
+
+
 @pytest.mark.parametrize("pre_tokenizer", [None, SPLIT])
 @pytest.mark.parametrize(
-    "normalizer", [None, JOIN, STRIP, SENTENCEPIECE, normalizers.Sequence([SENTENCEPIECE, JOIN])]
-)
-@pytest.mark.parametrize(
-    ("config", "name"),
+    ("config", "name", "normalizer"),
     [
-        (XLMRobertaConfig, None),
-        (XLMRobertaConfig, "XLMRobertaTokenizer"),
-        (BertConfig, "XLMRobertaTokenizerFast"),
-        (CamembertConfig, None),
-        (CamembertConfig, "CamembertTokenizer"),
+        *((XLMRobertaConfig, None, each) for each in (None, JOIN, STRIP, SENTENCEPIECE, BOTH)),
+        (XLMRobertaConfig, "XLMRobertaTokenizer", JOIN),
+        (BertConfig, "XLMRobertaTokenizerFast", JOIN),
+        (CamembertConfig, None, JOIN),
+        (CamembertConfig, "CamembertTokenizer", JOIN),
     ],
 )
 def test_xlm_r_classes_split_words_before_pieces(

@@ -1,4 +1,7 @@
-"""Third-party models in a running service, and the error of its answers."""
+"""Third-party models, exported and opened in this process, and the error of their results.
+
+That a service answers with the same numbers is shown by tests/system/test_schemes.py.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight import Client
-from headlight.pb import headlight_pb2_grpc as pb_grpc
+from headlight.runtime import EncodeItem, Runtime
+from headlight.runtime.encode_items import everything
 from headlight.runtime.parity.golden_inputs import distance
 from headlight_export.folders.origin import read_origin
 from headlight_export.parity.reference import tolerances
@@ -20,8 +22,6 @@ from headlight_export.writer.bundle_writer import export_origin
 from tests.families.expected import Expected, Transformers
 from tests.families.jina import Jina
 from tests.families.models import MODELS, VOCABULARY, make
-from tests.system.processes import Service
-from tests.system.test_schemes import ask
 
 NAMES = (*MODELS, "jina_bert")
 LENGTHS = (1, 2, 7, 40, 96)  # longer than every window, up to the longest accepted
@@ -42,8 +42,8 @@ class Theirs(Protocol):
 
 
 @contextmanager
-def imported(name: str, folder: Path) -> Iterator[tuple[Service, Theirs]]:
-    """Export and serve a model of NAMES, saved as its makers do; return service and model."""
+def imported(name: str, folder: Path) -> Iterator[tuple[Runtime, Theirs]]:
+    """Export and open a model of NAMES, saved as its makers do; return runtime and model."""
     theirs: Jina | Transformers
     if name == "jina_bert":
         theirs = Jina()
@@ -53,8 +53,8 @@ def imported(name: str, folder: Path) -> Iterator[tuple[Service, Theirs]]:
         theirs.model.save_pretrained(folder / "model")
     pooling = "last" if pools_last(name) else "mean"
     export_origin(read_origin(folder / "model", pooling=pooling, ids_only=True), folder / "bundle")
-    with Service(folder / "bundle") as service:
-        yield service, theirs
+    with Runtime(folder / "bundle", threads=1) as runtime:
+        yield runtime, theirs
 
 
 def pools_last(name: str) -> bool:
@@ -70,20 +70,28 @@ def sentence(length: int, seed: int = 0) -> Ids:
 
 
 def distances(
-    service: Service, theirs: Theirs, name: str, ids: Ids, segments: Ids | None = None
+    runtime: Runtime, theirs: Theirs, name: str, ids: Ids, segments: Ids | None = None
 ) -> dict[str, float]:
-    """Return the error of each output over the wire; pooled relative to the vector's length."""
-    layers, heads, states = theirs.shape
-    wanted = {"attention": range(layers), "hidden": range(states)}
-    with grpc.insecure_channel(service.target) as channel:
-        [got] = ask(pb_grpc.HeadlightServiceStub(channel), [(ids, segments)], wanted, heads)
+    """Return the error of each output; pooled relative to the vector's length."""
+    wanted = everything(runtime.bundle.manifest.architecture)
+    [got] = runtime.engine.run([EncodeItem(ids, wanted, segments)])
+    assert got.attention is not None
+    assert got.hidden is not None
+    assert got.tokens is not None
+    assert got.pooled is not None
+    assert got.attention.shape[:2] == theirs.shape[:2]
     expected = theirs.outputs(ids, segments)
+    results = {
+        "attention": got.attention,
+        "hidden": got.hidden[: theirs.shape[2]],
+        "tokens": got.tokens,
+    }
     found = {
-        output: distance(output, got[output], getattr(expected, output))
-        for output in ("attention", "hidden", "tokens")
+        output: distance(output, value, getattr(expected, output))
+        for output, value in results.items()
     }
     pooled = expected.tokens[-1] if pools_last(name) else expected.tokens.mean(axis=0)
-    return found | {"pooled": float(np.abs(got["pooled"] - pooled).max() / np.linalg.norm(pooled))}
+    return found | {"pooled": float(np.abs(got.pooled - pooled).max() / np.linalg.norm(pooled))}
 
 
 def limits(theirs: Theirs, ids: Ids, segments: Ids | None = None) -> dict[str, float]:
@@ -99,11 +107,11 @@ def limits(theirs: Theirs, ids: Ids, segments: Ids | None = None) -> dict[str, f
     return tolerances({"pooled": 0.0, "scores": 0.0} | own)
 
 
-def moved_by_mates(client: Client) -> float:
+def moved_by_mates(runtime: Runtime) -> float:
     """Return the largest change of a text's vector between alone and among other lengths,
     relative to the vector's length.
     """
     texts = [sentence(length, seed) for seed, length in enumerate((3, 40, 96, 17, 1, 64, 9, 30))]
-    together = client.encode(texts)
-    alone = np.concatenate([client.encode([text]) for text in texts])
+    together = runtime.encode(texts)
+    alone = np.concatenate([runtime.encode([text]) for text in texts])
     return float((np.abs(together - alone).max(axis=1) / np.linalg.norm(alone, axis=1)).max())

@@ -154,7 +154,7 @@ def pythons(session: nox.Session) -> None:
 
 @nox.session
 def families(session: nox.Session) -> None:
-    """Test imported models against transformers and sentence-transformers, over the wire."""
+    """Test imported models against transformers and sentence-transformers."""
     layered(session, "tests/families/requirements.txt")
     spread(session, "tests/families", "--timeout=600", python="python")
 
@@ -238,7 +238,7 @@ def bulk(session: nox.Session) -> None:
 def bench_check(session: nox.Session) -> None:
     """Run the benchmarks in small: they work, and report all criteria."""
     make(session, "export")
-    project(session, "-m", "pytest", "tests/benches", "--timeout=600", *session.posargs)
+    project(session, "-m", "pytest", "tests/bench/runs", "--timeout=600", *session.posargs)
 
 
 @nox.session(name="deploy-check")

@@ -6,7 +6,6 @@ Shared selections, order of compilation, and memory.
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 import torch
 
 from bench.engine import read
-from bench.gpu import served, speed
+from bench.gpu import speed
 from bench.gpu.bare import Bare, batch
 from bench.gpu.budget import Allowance, Deadline
 from bench.gpu.device import Device
@@ -55,21 +54,6 @@ def test_all_items_share_one_selection(field: Field, monkeypatch: pytest.MonkeyP
     field.torch = {UNMASKED: field.torch[UNMASKED]}
     field.cosines([texts(4, 3)])
     field.contestants([texts(4, 3), texts(5)])[ENGINE]()
-    assert len(seen) == 1
-
-
-def test_the_engine_only_list_shares_one_selection(
-    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = set[int]()
-
-    def passes(_: Any, batches: list[list[EncodeItem]], __: Any) -> list[float]:
-        seen.update(id(item.selection) for one in batches for item in one)
-        return [1.0]
-
-    monkeypatch.setattr(served, "_passes", passes)
-    plan = served.Plan(runtime.bundle.path, "fp32", CPU, 8, (8, 16), 3, 3, 1, Path())
-    served._alone(plan, texts(4, 3, 5), Deadline(60))
     assert len(seen) == 1
 
 
@@ -170,16 +154,6 @@ def test_contestants_of_the_longest_case_run_one_by_one(
         speed._timed(field, Case("length", 4, (tuple(texts(4, 4)),)), Deadline(60, rounds=3), 1)
         assert seen.count("") == expected
     assert seen[-12:] == ["", *[ENGINE] * 5, "", *[BARE] * 5]
-
-
-def test_memory_is_released_before_each_case(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = list[str]()
-    monkeypatch.setattr(field.runtime.engine, "shrink", lambda: done.append("engine"))
-    monkeypatch.setattr(field.bare, "shrink", lambda _: done.append("bare"))
-    monkeypatch.setattr(Device, "release", lambda _, cycles: done.append(f"PyTorch, {cycles}"))
-    case = Case("mix", 4, (tuple(texts(4, 3)),))
-    speed._measured(field, case, Deadline(60, rounds=1), Allowance(1), 1)
-    assert done == ["engine", "bare", "PyTorch, False"]
 
 
 def test_a_session_with_a_shrunk_arena_returns_the_same_vectors(field: Field) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,23 +34,6 @@ def test_a_smaller_copy_is_tried_if_memory_is_short_and_peaks_are_kept(
     monkeypatch.setattr(torch, "randint", full)
     assert set(CPU.ceilings(0.001, small=True)) == {"fp32", "fp16", "bf16", "copy"}
     assert sizes == [1 << 12, 1 << 10]
-
-
-@pytest.mark.parametrize(
-    ("device", "named"), [("ab-12", "GPU-ab-12"), ("GPU-ab-12", "GPU-ab-12"), (1, "1")]
-)
-def test_the_driver_is_queried_by_the_uuid_of_the_device(
-    monkeypatch: pytest.MonkeyPatch, device: object, named: str
-) -> None:
-    asked = list[list[str]]()
-
-    def run(command: list[str], **_: Any) -> Any:
-        asked.append(command)
-        return SimpleNamespace(stdout="as found\n")
-
-    monkeypatch.setattr(subprocess, "run", run)
-    assert devices._smi(device) == "as found"
-    assert f"--id={named}" in asked[0]
 
 
 def test_the_service_is_started_once_within_the_remaining_time(

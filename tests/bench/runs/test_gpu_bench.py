@@ -86,13 +86,3 @@ def test_a_rehearsal_runs_every_section(tmp_path: Path) -> None:
     assert "| reached |" not in report
     assert "](gpu.png)" in report
     assert (out / "gpu.png").is_file()
-
-
-def test_missing_bundles_are_reported_with_the_command_to_make_them(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bench.gpu", "--provider", "cpu", "--bundles", str(tmp_path)]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("nothing is measured: ")
-    assert "python -m bench.gpu prepare" in done.stderr

@@ -16,7 +16,7 @@ from bench.gpu.field import Field
 from bench.gpu.parity import cosine, distance
 from bench.gpu.peers import COMPILED, FIXED, UNMASKED, forward, peers, unmasked
 from bench.gpu.prepare import Unprepared, require
-from bench.gpu.sizes import MINILM, SIZES
+from bench.gpu.sizes import MINILM
 from bench.gpu.speed import log_normal
 from headlight.runtime import EncodeItem, ItemResult, Runtime, Selection
 from headlight.runtime.engine.batches import pad
@@ -136,13 +136,3 @@ def test_a_mix_counts_the_tokens_of_its_batches_and_limits_text_length() -> None
 def test_missing_bundles_are_reported_with_the_remedy(tmp_path: Any) -> None:
     with pytest.raises(Unprepared, match=r"lacks minilm: run `python -m bench\.gpu prepare`"):
         require(tmp_path, [MINILM])
-
-
-def test_model_sizes_match_their_names() -> None:
-    shapes = {name: (config.layers, config.dim) for name, config in SIZES.items()}
-    assert shapes == {
-        "minilm": (6, 384),
-        "bert-base": (12, 768),
-        "bert-large": (24, 1024),
-        "tiny": (2, 32),
-    }

@@ -143,8 +143,3 @@ def test_a_bad_file_is_named(text: str, tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=r"config\.json: "):
         EncoderConfig.load(path)
-
-
-def test_a_config_is_immutable(config: Build) -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        config().dim = 32  # type: ignore[misc]  # the point of the test

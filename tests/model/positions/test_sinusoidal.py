@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from headlight_model.config import EncoderConfig
 from headlight_model.positions.position_schemes import Sinusoidal
@@ -54,21 +53,6 @@ def test_far_positions_are_as_exact_as_near_ones(dim: int) -> None:
         assert table[position].double().tolist() == pytest.approx(
             naive(position, dim, 10000.0), abs=2e-7, rel=0
         )
-
-
-def test_the_last_column_of_an_odd_width_is_a_sine() -> None:
-    table = positional_encoding(9, 3)
-    torch.testing.assert_close(table[:, 2], (torch.arange(9) / 10000 ** (2 / 3)).sin())
-    assert torch.equal(table[0], torch.tensor([0.0, 1.0, 0.0]))
-
-
-def test_the_table_adds_to_a_batch_of_embeddings_and_trains_nothing() -> None:
-    words = nn.Embedding(11, 6)
-    table = positional_encoding(20, 6)
-    x = words(torch.arange(8).view(2, 4)) + table[:4]
-    assert x.shape == (2, 4, 6)
-    assert not table.requires_grad
-    torch.testing.assert_close(x[1, 3] - words.weight[7], table[3])
 
 
 @pytest.mark.parametrize(

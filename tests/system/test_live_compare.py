@@ -150,10 +150,9 @@ def test_the_request_to_copy_gives_the_same_scores(
     assert found == pytest.approx(scores, abs=1e-6)
 
 
-@pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [360, 1280])
-def test_nothing_overflows_the_window(width: int, dark: bool, page: Browser) -> None:
-    page.screen(width, 800, dark=dark)
+def test_nothing_overflows_the_window(width: int, page: Browser) -> None:
+    page.screen(width, 800)
     compare(page)
     page.click("#numbers")
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -146,12 +146,14 @@ def _any_of(texts: Collection[str]) -> str:
 def prompt_tokens(encoding: Encoding, characters: int) -> Marks:
     """Return the tokens of a prompt of so many characters: bool [n].
 
-    A token with characters of both prompt and text belongs to the text.
+    A token with characters of both prompt and text belongs to the text. The prompt of a pair goes
+    before its first text.
     """
-    around = np.array(encoding.special_tokens_mask, dtype=np.bool_)
+    first = np.array([text == 0 for text in encoding.sequence_ids], dtype=np.bool_)
+    first &= ~np.array(encoding.special_tokens_mask, dtype=np.bool_)
     ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
-    beyond = np.flatnonzero(~around & (ends > characters))
-    return ~around & (np.arange(len(encoding)) < (beyond[0] if len(beyond) else len(encoding)))
+    beyond = np.flatnonzero(first & (ends > characters))
+    return first & (np.arange(len(encoding)) < (beyond[0] if len(beyond) else len(encoding)))
 
 
 def token_list(

@@ -197,7 +197,7 @@ class ClientFlows(ClientBase[ChannelT]):
                     check_model(response.model, (yield from self._describe(deadline)), name)
                 return decode(response)
 
-        return (yield from self._of_one_version(once))
+        return (yield from self._of_one_version(deadline, once))
 
     def _ask(self, method: Any, request: Any, deadline: float | None) -> Flow[Any]:
         """Return the response of one unary call."""
@@ -229,7 +229,7 @@ class ClientFlows(ClientBase[ChannelT]):
             yield from self._send(method, requests, work.receive, deadline, work.large)
             return work
 
-        return (yield from self._of_one_version(once))
+        return (yield from self._of_one_version(deadline, once))
 
     def _stream(
         self,
@@ -243,7 +243,7 @@ class ClientFlows(ClientBase[ChannelT]):
         """
         deadline, inputs = self._deadline(), as_list(texts)
         once = functools.partial(self._streamed, deadline, inputs, make)
-        return (yield from self._of_one_version(once))
+        return (yield from self._of_one_version(deadline, once))
 
     def _streamed(
         self,
@@ -298,10 +298,13 @@ class ClientFlows(ClientBase[ChannelT]):
 
             yield from self._exchange(pieces, receive, retries, deadline)
 
-        yield from self._of_one_version(once, lambda: pieces.begun)
+        yield from self._of_one_version(deadline, once, lambda: pieces.begun)
 
     def _of_one_version(
-        self, once: Callable[[], Flow[T]], begun: Callable[[], bool] = lambda: False
+        self,
+        deadline: float | None,
+        once: Callable[[], Flow[T]],
+        begun: Callable[[], bool] = lambda: False,
     ) -> Flow[T]:
         """Return the result of a call, which is made anew if the model was replaced.
 
@@ -309,15 +312,21 @@ class ClientFlows(ClientBase[ChannelT]):
         does not fit a description of before the call may be of a version that came since.
 
         Args:
+            deadline: of the call.
             once: makes the call; it asks for a description that was forgotten.
             begun: whether the caller has part of the result, which cannot be taken back.
         """
         for _ in range(MOST_ANEW):
-            described = self._description is not None
+            earlier = self._description
             try:
                 return (yield from once())
-            except (MixedWeights, BadAnswer) as error:
-                if begun() or not (described or isinstance(error, MixedWeights)):
+            except MixedWeights:
+                if begun():
+                    raise
+            except BadAnswer:
+                if begun() or earlier is None:
+                    raise
+                if (yield from self._describe(deadline)) == earlier:
                     raise
         return (yield from once())
 

@@ -277,7 +277,7 @@ async def test_sentences_cost_at_most_ten_scores(folder: Path) -> None:
         async with serving(cast(FakeRuntime, runtime)) as service:
 
             async def passes(**options: Any) -> float:
-                texts = {"model": "bundle", "priority": "interactive"}
+                texts = {"model": "reranker", "priority": "interactive"}
                 before = service.sample("headlight_texts_total", **texts) or 0
                 await client.compare("how to", [text], **options)
                 return (service.sample("headlight_texts_total", **texts) or 0) - before

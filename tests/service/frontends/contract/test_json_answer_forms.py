@@ -46,6 +46,7 @@ TYPES = {
     "DATA_TYPE_FLOAT16": "<f2",
     "DATA_TYPE_UINT8": "u1",
     "DATA_TYPE_UINT16": "<u2",
+    "DATA_TYPE_UINT32": "<u4",
     "DATA_TYPE_INT8": "i1",
     "DATA_TYPE_BINARY": "i1",
     "DATA_TYPE_UBINARY": "u1",

@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 EXTRAS := runtime,openvino,serve,parquet,plot,completion,train,export,int8,dev
 SETUP := $(VENV)/.installed
 
-CHECKPOINTS := model/headlight_model/checkpoints/docs-rope model/headlight_model/checkpoints/docs-sinusoidal lab/checkpoints/reverse-learned
+CHECKPOINTS := $(addprefix model/headlight_model/checkpoints/,docs-rope docs-rerank docs-sinusoidal) lab/checkpoints/reverse-learned
 # Everything that can change a graph, its weights or its parity report.
 ENCODER := model/headlight_model
 EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(ENCODER)/layers/*.py $(ENCODER)/positions/*.py)) \
@@ -59,16 +59,16 @@ tune: build/bundles/docs-rope/manifest.json ## find this machine's fastest optio
 	$(PY) -m headlight_service.app.tuning --bundle $(BUNDLE) --precision $(PRECISION) --out $(TUNED)
 
 # GPU=1 ignores the options of `make tune`, which are for the CPU. That needs an environment of its own.
-demonstrated = $(if $(GPU),HEADLIGHT_PROVIDER=cuda .nox/gpu/bin/python,set -a; test ! -f $(TUNED) || . ./$(TUNED); set +a; $(PY)) -m headlight_model.demo --bundle build/bundles/docs-rope \
+demonstrated = $(if $(GPU),HEADLIGHT_PROVIDER=cuda .nox/gpu/bin/python,set -a; test ! -f $(TUNED) || . ./$(TUNED); set +a; $(PY)) -m headlight_model.demo --bundle build/bundles/docs-rope --reranker build/bundles/docs-rerank \
 	$(GRPC:%=--grpc %) $(METRICS:%=--metrics %) $(API:%=--api %)
 
-run: build/bundles/docs-rope/manifest.json $(if $(GPU),.nox/gpu/bin/python) ## start the service, show one real answer, serve until Ctrl-C (GPU=1: on a GPU; GRPC=..., METRICS=..., API=HOST:PORT: elsewhere)
+run: build/bundles/docs-rope/manifest.json build/bundles/docs-rerank/manifest.json $(if $(GPU),.nox/gpu/bin/python) ## start the service, show one real answer, serve until Ctrl-C (GPU=1: on a GPU; GRPC=..., METRICS=..., API=HOST:PORT: elsewhere)
 	@$(demonstrated)
 
 .nox/gpu/bin/python: $(SETUP)
 	$(NOX) gpu
 
-demo: build/bundles/docs-rope/manifest.json $(if $(GPU),.nox/gpu/bin/python) ## the same, and exit 0 after the answer
+demo: build/bundles/docs-rope/manifest.json build/bundles/docs-rerank/manifest.json $(if $(GPU),.nox/gpu/bin/python) ## the same, and exit 0 after the answer
 	@$(demonstrated) --once
 
 # One process per core, up to four, because each loads PyTorch; one thread each, because more would

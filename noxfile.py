@@ -22,6 +22,7 @@ SERVING = "build/serving"
 IMAGE = ROOT / "deploy/image"
 TOOLS = ".nox/release-tools/bin"
 TORCH = ".nox/peer-torch/bin"
+CHECKPOINTS = "model/headlight_model/checkpoints"
 CONTRACT, ADMIN = "proto/headlight/v1/headlight.proto", "proto/headlight/admin/v1/admin.proto"
 # Public contracts, which have no stubs, because the default pool of protobuf may hold another copy
 # of them: the .proto without its suffix, and the committed descriptors and .pyi without theirs.
@@ -277,7 +278,7 @@ def faults(session: nox.Session) -> None:
 def notebooks(session: nox.Session) -> None:
     """Run the notebooks of docs/notebooks in place and keep their outputs (`-- search`: one)."""
     layered(session, "docs/notebooks/requirements.txt")
-    bundle(session)
+    make(session, *(f"build/bundles/docs-{each}/manifest.json" for each in ("rope", "rerank")))
     session.run("python", "-m", "docs.notebooks.execute", *session.posargs)
 
 
@@ -362,11 +363,19 @@ def train(session: nox.Session) -> None:
     """Train docs-rope again: `-- --stage 1`, then `-- --stage 2 --resume`; `-- docs-sinusoidal`."""
     words = session.posargs
     name, *options = words if words and not words[0].startswith("-") else ("docs-rope", *words)
-    out = f"model/headlight_model/checkpoints/{name}"
+    out = f"{CHECKPOINTS}/{name}"
     positions = name.removeprefix("docs-")
     project(
         session, "-m", "headlight_model.train", "--positions", positions, "--out", out, *options
     )
+
+
+@alone("train-reranker")
+def train_reranker(session: nox.Session) -> None:
+    """Train docs-rerank again, from docs-rope: an hour; `-- --resume` goes on."""
+    start, out = f"{CHECKPOINTS}/docs-rope", f"{CHECKPOINTS}/docs-rerank"
+    command = ("-m", "headlight_model.train.reranker", "--start", start, "--out", out)
+    project(session, *command, *session.posargs)
 
 
 @alone("evaluate")
@@ -375,9 +384,18 @@ def evaluate(session: nox.Session) -> None:
 
     `-- --previous FOLDER`: beside an earlier docs-rope.
     """
-    models = [f"model/headlight_model/checkpoints/docs-{each}" for each in ("rope", "sinusoidal")]
+    models = [f"{CHECKPOINTS}/docs-{each}" for each in ("rope", "sinusoidal")]
     report = ("--out", "bench/results/evaluation.md")
     project(session, "-m", "headlight_model.evaluate", *models, *report, *session.posargs)
+
+
+@alone("evaluate-reranker")
+def evaluate_reranker(session: nox.Session) -> None:
+    """Measure what docs-rerank gains; writes bench/results/reranking.md: minutes."""
+    models = [f"{CHECKPOINTS}/docs-{each}" for each in ("rope", "rerank")]
+    report = ("--out", "bench/results/reranking.md")
+    command = ("-m", "headlight_model.evaluate.reranking", *models, *report)
+    project(session, *command, *session.posargs)
 
 
 @alone("lab")

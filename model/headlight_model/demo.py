@@ -1,9 +1,9 @@
 """Demo of the service: `python -m headlight_model.demo --bundle DIR`.
 
-Starts the service on a bundle, queries it, and prints commands to continue with.
+Starts the service on one or two bundles, queries it, and prints commands to continue with.
 
 child process (service)  <--gRPC--  functions of the standard library, four questions,
-                                    one attention map
+                                    one attention map, the evidence for one score
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from headlight import Attention, Client, HeadlightError
 from headlight.analysis.terminal_view import attention_map, strongest_links
+from headlight.cli.compare.compare_command import BEST
+from headlight.cli.compare.comparison_output import comparison_text
 from headlight.cli.files import screen
+from headlight.comparison import EvidenceSpec
 from headlight_model.syntax import links
 from headlight_model.texts.functions import Function, document_text, functions
 
@@ -49,6 +52,7 @@ QUESTIONS = (
 CODE = "names = {user[0]: len(user[1]) for user in users}"
 NEAREST = 4
 LINKS = 12
+RERANKED = 50  # candidates
 # Enough for a cold disk and a slow machine; a service that cannot start exits much earlier.
 READY_SECONDS = 120
 STOP_SECONDS = 60
@@ -66,6 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--bundle", required=True, type=Path, help="what `headlight export` wrote")
     parser.add_argument(
+        "--reranker", type=Path, help="bundle of a cross-encoder; default: no answer is reranked"
+    )
+    parser.add_argument(
         "--once", action="store_true", help="end after the answer instead of serving until Ctrl-C"
     )
     parser.add_argument("--grpc", default="127.0.0.1:50051", metavar="HOST:PORT")
@@ -79,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             tempfile.NamedTemporaryFile(prefix="headlight-demo-") as log,
             service(arguments, log) as child,
         ):
-            answer(arguments.grpc, child, log)
+            answer(arguments, child, log)
             print_how_to_go_on(arguments.grpc, arguments.metrics, page_port(log))
             if not arguments.once:
                 print("\nServing until Ctrl-C.", flush=True)
@@ -99,11 +106,13 @@ def service(arguments: argparse.Namespace, log: IO[bytes]) -> Iterator[subproces
 
     Raise DemoError if there is no bundle or an address cannot be listened on.
     """
-    if not arguments.bundle.is_dir():
-        raise DemoError(f"there is no bundle at {arguments.bundle}; `make export` makes one")
+    bundles = [arguments.bundle, *([arguments.reranker] if arguments.reranker else [])]
+    for bundle in bundles:
+        if not bundle.is_dir():
+            raise DemoError(f"there is no bundle at {bundle}; `make export` makes one")
     refuse_taken_port("--grpc", arguments.grpc)
     refuse_taken_port("--metrics", arguments.metrics)
-    command = [sys.executable, "-m", "headlight", "serve", "--bundle", arguments.bundle]
+    command = [sys.executable, "-m", "headlight", "serve", *map(str, bundles)]
     command += ["--grpc", arguments.grpc, "--metrics", arguments.metrics]
     command += [] if arguments.api is None else ["--api", arguments.api]
     # A session of its own: Ctrl-C reaches only this process, which then stops the child gracefully.
@@ -178,12 +187,12 @@ def last_lines(log: IO[bytes]) -> str:
     )
 
 
-def answer(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
-    """Print the nearest functions for each question, and an attention map."""
+def answer(arguments: argparse.Namespace, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
+    """Print the nearest functions for each question, an attention map, and the evidence."""
     width, colour = screen(None)
     corpus = library()  # while the service starts
-    wait_until_serving(target, child, log)
-    with Client(target) as client:
+    wait_until_serving(arguments.grpc, child, log)
+    with Client(arguments.grpc) as client:
         model = client.model()
         print(
             heading(
@@ -196,9 +205,14 @@ def answer(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
         )
         documents = client.encode([document_text(each) for each in corpus], truncate="end")
         print(f"{len(documents)} functions of the standard library embedded.")
-        for question, vector in zip(QUESTIONS, client.encode(QUESTIONS), strict=True):
+        vectors = client.encode(QUESTIONS)
+        for question, vector in zip(QUESTIONS, vectors, strict=True):
             print(f"\n{heading(question, colour)}\n{nearest(documents @ vector, corpus, width)}")
         print(f"\n{attention_view(client.attend(CODE), width, colour)}")
+    if arguments.reranker:
+        first = [corpus[at] for at in np.argsort(-(documents @ vectors[0]))[:RERANKED]]
+        with Client(arguments.grpc, model=arguments.reranker.name) as client:
+            print(f"\n{explained_view(client, QUESTIONS[0], first, width, colour)}")
 
 
 def library() -> list[Function]:
@@ -220,10 +234,31 @@ def nearest(scores: np.ndarray, corpus: Sequence[Function], width: int) -> str:
     """
     lines = []
     for index in np.argsort(-scores)[:NEAREST]:
-        found = corpus[index]
-        call = f"{found.module}.{found.name}({', '.join(found.parameters)})"
-        lines.append(f"  {scores[index]:.2f}  {call}  {found.summary}"[:width].rstrip())
+        function = corpus[index]
+        line = f"  {scores[index]:.2f}  {signature(function)}  {function.summary}"
+        lines.append(line[:width].rstrip())
     return "\n".join(lines)
+
+
+def signature(function: Function) -> str:
+    """Return a function as it is called."""
+    return f"{function.module}.{function.name}({', '.join(function.parameters)})"
+
+
+def explained_view(
+    client: Client, question: str, candidates: Sequence[Function], width: int, colour: bool
+) -> str:
+    """Return the best candidate by a cross-encoder, and the words that its score rests on."""
+    texts = [document_text(each) for each in candidates]
+    [best] = client.rerank(question, texts, top_n=1, truncate="end")
+    evidence = EvidenceSpec(method="occlusion", unit="word")
+    comparison = client.compare(question, [best.document], evidence=evidence, truncate="end")
+    places = [signature(candidates[best.index])]
+    title = heading(f"Why this one of {len(candidates)} candidates: {question}", colour)
+    words = comparison_text(
+        comparison, question, [best.document], places, "word", BEST, width, colour
+    )
+    return f"{title}\n{words}"
 
 
 def attention_view(attention: Attention, width: int, colour: bool) -> str:

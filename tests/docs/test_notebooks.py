@@ -23,10 +23,6 @@ def code_cells(path: Path) -> list[dict[str, Any]]:
     return [cell for cell in cells if cell["cell_type"] == "code"]
 
 
-def test_there_are_three() -> None:
-    assert [path.stem for path in PATHS] == ["attention", "own_model", "search"]
-
-
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 class TestCommitted:
     def test_every_cell_was_run_in_order_without_errors(self, path: Path) -> None:

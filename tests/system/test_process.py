@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -29,6 +30,8 @@ def test_the_demo_answers_and_exits() -> None:
         "headlight_model.demo",
         "--bundle",
         str(bundle_of("docs-rope")),
+        "--reranker",
+        str(bundle_of("docs-rerank")),
         "--once",
     ]
     command += ["--grpc", free_address(), "--metrics", free_address(), "--api", "off"]
@@ -38,3 +41,5 @@ def test_the_demo_answers_and_exits() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[CLS]" in done.stdout
     assert "headlight embed" in done.stdout
+    [best] = re.findall(r"Why this one of 50 candidates: .*\n1\. [\d.]+  (\S+)", done.stdout)
+    assert best.startswith("datetime.date.fromisoformat(")

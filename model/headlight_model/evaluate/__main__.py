@@ -31,9 +31,6 @@ def main(arguments: list[str] | None = None) -> None:
         "--previous", type=Path, help="checkpoint folder of the first model's predecessor"
     )
     parser.add_argument(
-        "--reranker", type=Path, help="checkpoint folder of headlight_model.train.reranker"
-    )
-    parser.add_argument(
         "--state", type=Path, default=STATE_FOLDER / "evaluation", help="where the corpus is kept"
     )
     parser.add_argument(
@@ -60,8 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
     of_order = [order.measure(model) for model in models]
     scored = retrieval.baselines(Beginnings(models[0], options.state), tasks)
     of_retrieval = [
-        retrieval.measure(name, task, models, scored[name], options.reranker)
-        for name, task in tasks.items()
+        retrieval.measure(name, task, models, scored[name]) for name, task in tasks.items()
     ]
     text = page(origin, of_order, of_retrieval)
     figures = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import torch
 
@@ -18,7 +17,6 @@ from headlight_model.evaluate.ranking import (
     ranks,
     reciprocal_ranks,
 )
-from headlight_model.evaluate.reranking import FIRST, reranked
 from headlight_model.evaluate.task import Task
 from headlight_model.texts.functions import NAME_WEIGHT
 
@@ -61,25 +59,15 @@ class Retrieval:
     comparisons: list[Comparison]
 
 
-def measure(
-    name: str,
-    task: Task,
-    models: list[Shipped],
-    scored: dict[str, Floats],
-    reranker: Path | None = None,
-) -> Retrieval:
+def measure(name: str, task: Task, models: list[Shipped], scored: dict[str, Floats]) -> Retrieval:
     """Rank the candidates with all contestants, and compare the first model with the others.
 
     Args:
         scored: scores of the task's baselines, as `baselines` returns.
-        reranker: checkpoint folder of a cross-encoder that reads what the first model finds.
     """
     scores = lexical_scores(task) | scored
     for place, model in enumerate(models):
         scores |= variants(model, task) if place == 0 else {model.name: model.scores(task)}
-    if reranker:
-        name_of = f"{models[0].name}, its first {FIRST} by {reranker.name}"
-        scores[name_of] = reranked(reranker, task, scores[models[0].name])
     of_rank = {
         contestant: ranks(values, task.asked, task.also) for contestant, values in scores.items()
     }

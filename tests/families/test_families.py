@@ -64,7 +64,7 @@ def test_second_texts_have_the_second_token_type(opened: Opened) -> None:
     ids = sentence(40)
     segments = (ids > ids.mean()).astype(ids.dtype)
     if name not in SEGMENTED:
-        assert not runtime.bundle.manifest.architecture.segments
+        assert runtime.bundle.manifest.architecture.segments <= 1
         return
     allowed = limits(theirs, ids, segments)
     for output, error in distances(runtime, theirs, name, ids, segments).items():

@@ -184,7 +184,7 @@ def _worst(pairs: Iterable[tuple[Mapping[str, Floats], Mapping[str, Floats]]]) -
 
 def tolerances(own_error: Mapping[str, float]) -> dict[str, float]:
     """Return the fp32 tolerance of each output, given PyTorch's own error."""
-    return {name: max(base, SLACK * own_error[name]) for name, base in FLOORS.items()}
+    return {name: max(FLOORS[name], SLACK * error) for name, error in own_error.items()}
 
 
 def _run(

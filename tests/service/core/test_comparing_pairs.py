@@ -22,6 +22,8 @@ HIDE, ATTEND = (
     for method in (pb.EVIDENCE_METHOD_OCCLUSION, pb.EVIDENCE_METHOD_ATTENTION)
 )
 
+INTERACTIVE = {"model": "reranker", "priority": "interactive"}
+
 
 @pytest.fixture(scope="module")
 def ranking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeRuntime]:
@@ -40,8 +42,8 @@ async def test_tokens_count_the_query_once_for_each_passage(
     async with serve(ranking) as service:
         request = of("abcd", "ab", evidence=[HIDE])
         answer = await service.stub.Compare(request)
-        texts = service.sample("headlight_texts_total", model="reranker", priority="interactive")
-        computed = service.sample("headlight_tokens_total", model="reranker", priority="interactive")
+        texts = service.sample("headlight_texts_total", **INTERACTIVE)
+        computed = service.sample("headlight_tokens_total", **INTERACTIVE)
         request.dry_run = True
         planned = await service.stub.Compare(request)
     pairs = [3 + 3 + 4, 3 + 3 + 2]
@@ -58,7 +60,7 @@ async def test_pairs_of_more_tokens_than_a_request_has_are_refused(
 ) -> None:
     async with serve(ranking, max_request_tokens=40) as service:
         error = await refused(service.stub.Compare(of(*["ab"] * 6)), INVALID)
-        assert service.sample("headlight_texts_total", model="reranker", priority="interactive") == 0
+        assert service.sample("headlight_texts_total", **INTERACTIVE) == 0
     assert (error.details() or "").startswith("passages: have more than 40 tokens together")
 
 

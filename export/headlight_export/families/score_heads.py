@@ -45,7 +45,7 @@ class Decoder(NamedTuple):
     Attributes:
         layers: before the decoder.
         name: of the decoder's tensors; in most folders its weights are those of the embedding.
-        bias: names that its bias may have.
+        bias: names that its bias may have; the first one counts, as in transformers.
         activation: key of config.json with the activation of `layers`; empty: as they say.
     """
 
@@ -94,14 +94,14 @@ GENERATES = "lm_head.weight"
 LM_HEAD = Decoder(
     (Layer("lm_head.dense", "gelu", "lm_head.layer_norm"),),
     "lm_head.decoder",
-    ("lm_head.bias", "lm_head.decoder.bias"),
+    ("lm_head.decoder.bias", "lm_head.bias"),
 )
 # Heads of masked language models.
 OF_TERMS = {
     "bert": Decoder(
         (Layer("cls.predictions.transform.dense", "", "cls.predictions.transform.LayerNorm"),),
         "cls.predictions.decoder",
-        ("cls.predictions.bias", "cls.predictions.decoder.bias"),
+        ("cls.predictions.decoder.bias", "cls.predictions.bias"),
         "hidden_act",
     ),
     "camembert": LM_HEAD,

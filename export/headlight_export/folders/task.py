@@ -96,7 +96,8 @@ def weights_terms(
     if not any(str(name).endswith(MASKED) for name in (said if isinstance(said, list) else ())):
         raise Refused(
             f"sparse vectors need a class of transformers that ends with {MASKED} in config.json; "
-            "save the masked language model, or leave --task out"
+            "save the masked language model, or export the vectors of its tokens with --task embed "
+            "and --pooling mean or cls"
         )
     return True
 

@@ -94,7 +94,6 @@ def test_custom_code_is_accepted_if_tensors_fit(folder: Path) -> None:
             "CrossEncoder scores pairs of texts",
         ),
         ({}, {"model_type": "CrossEncoder"}, "CrossEncoder scores pairs of texts"),
-        ({}, {"model_type": "SparseEncoder"}, "SparseEncoder gives sparse vectors"),
         ({}, {"model_type": "NewEncoder"}, "NewEncoder is for something else than vectors"),
         (
             {"architectures": ["BertForMaskedLM"]},

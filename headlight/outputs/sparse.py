@@ -84,9 +84,6 @@ class SparseVectors(Output):
             return {"sparse": np.array(weights, np.float32)}
         return dict(zip(("sparse", INDICES), largest(weights, choice), strict=True))
 
-    def usable(self, choice: TermChoice, result: Arrays, usual: bool) -> bool:
-        return bool(np.isfinite(result["sparse"]).all())
-
     def graph_shapes(self, architecture: Architecture) -> dict[str, tuple[int, ...]]:
         return {TERMS: (0, architecture.vocab_size)}
 

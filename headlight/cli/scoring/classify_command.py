@@ -86,7 +86,7 @@ def run_classify(arguments: argparse.Namespace) -> int:
         return int(table_command("classify").classify_table(arguments, RETRY_SECONDS))
     texts = texts_of(arguments)
     with encoder_of(arguments, CALLS_AT_ONCE, READY_SECONDS) as encoder:
-        found = encoder.classify(
+        scores = encoder.classify(
             texts,
             prompt_name=arguments.prompt_name,
             prompt=arguments.prompt,
@@ -95,7 +95,7 @@ def run_classify(arguments: argparse.Namespace) -> int:
             priority=arguments.priority or (None if arguments.texts else "bulk"),
         )
         ref = encoder.model().ref
-    labels = [each[: arguments.top_n] for each in found]
+    labels = [each[: arguments.top_n] for each in scores]
     write_result(
         arguments,
         what=f"labels of {count_text(len(texts), 'text')}",

@@ -131,13 +131,13 @@ def run_rerank(arguments: argparse.Namespace) -> None:
             return
         query, texts = arguments.query, documents.texts
         prompt = {"prompt_name": arguments.prompt_name, "prompt": arguments.prompt}
-        found = encoder.rerank(query, texts, top_n=arguments.top_n, **prompt, **reading)
+        ranked = encoder.rerank(query, texts, top_n=arguments.top_n, **prompt, **reading)
         ref = encoder.model().ref
     write_result(
         arguments,
-        what=f"scores of {count_text(len(found), 'document')}",
-        text=lambda: ranks_text(found, documents.places, terminal_width(arguments.out)),
-        json=lambda: ranks_json(arguments.query, found, documents.places, ref),
+        what=f"scores of {count_text(len(ranked), 'document')}",
+        text=lambda: ranks_text(ranked, documents.places, terminal_width(arguments.out)),
+        json=lambda: ranks_json(arguments.query, ranked, documents.places, ref),
     )
 
 
@@ -177,14 +177,14 @@ def write_explained(
     )
 
 
-def ranks_text(found: Sequence[RankedDocument], places: Sequence[str], width: int | None) -> str:
+def ranks_text(ranked: Sequence[RankedDocument], places: Sequence[str], width: int | None) -> str:
     """Return a line for each document: its score, its place and its text.
 
     `width`: columns to which texts are cut; None: they are whole.
     """
-    longest = max(len(places[each.index]) for each in found)
+    longest = max(len(places[each.index]) for each in ranked)
     lines = []
-    for each in found:
+    for each in ranked:
         head = f"{score_text(each.score)}  {places[each.index]:<{longest}}  "
         text = " ".join(escaped(each.document).split())
         if width is not None:
@@ -199,7 +199,7 @@ def score_text(score: float) -> str:
 
 
 def ranks_json(
-    query: str, found: Sequence[RankedDocument], places: Sequence[str], ref: ModelRef
+    query: str, ranked: Sequence[RankedDocument], places: Sequence[str], ref: ModelRef
 ) -> dict[str, object]:
     """Return the documents with their scores, the best first."""
     results = [
@@ -210,7 +210,7 @@ def ranks_json(
             "cut_tokens": each.cut_tokens,
             "document": each.document,
         }
-        for each in found
+        for each in ranked
     ]
     return {"model": dataclasses.asdict(ref), "query": query, "results": results}
 

@@ -1,4 +1,4 @@
-"""What a cross-encoder gains: the first candidates of another model, in the order of its scores.
+"""Gain of a cross-encoder that orders the first candidates of another model.
 
 `python -m headlight_model.evaluate.reranking EMBEDDER RERANKER --out PAGE` measures it on questions
 that are drawn at random: each costs 50 pairs.

@@ -1,4 +1,4 @@
-"""How far precisions are from fp32, as each kind of encoder describes it."""
+"""Distance of precisions from fp32, in the description of each kind of encoder."""
 
 from __future__ import annotations
 

@@ -4,7 +4,9 @@
 
 `nox -s rerank-bench` runs it and writes bench/results/rerank.md. The model has the weights of
 all-MiniLM-L6-v2 and a head of random numbers, so it ranks nothing well; its speed is that of a
-trained one. All compute in fp32, in turns, on an idle machine.
+trained one. All compute in fp32, in turns, on an idle machine: documents that fill their pair, then
+docstrings as they are. Among the first are other options of ours, and the matrix products alone:
+no engine that computes them in fp32 on these cores can be much faster.
 """
 
 from __future__ import annotations
@@ -51,6 +53,8 @@ BACKENDS = {"torch": ".nox/peer-torch", "onnx": ".nox/peer-onnx", "openvino": ".
 INFINITY = Path(".nox/peer-infinity/bin/infinity_emb")
 EXPLAINED = 10  # documents
 PROVIDERS = ("openvino", "cpu")
+REMEDIES = ("--batch-tokens 2048", "--streams 1 --threads 2", "--attention off")
+FILLED, AS_THEY_ARE = f"Documents that fill a pair of {TOKENS} tokens", "Docstrings as they are"
 CROSS_ENCODER, EVIDENCE, ALONE, WITH = "CrossEncoder, ", "evidence: ", "scores", "sentences"
 Ask = Callable[[], object]
 
@@ -72,25 +76,52 @@ class Contestant:
     details: str = ""
 
 
-def documents(tokenizer: Path) -> list[str]:
-    """Return texts that each fill a pair of `TOKENS` tokens: docstrings of Python, joined."""
+def documents(tokenizer: Path, filled: bool) -> list[str]:
+    """Return docstrings of Python; joined until each fills a pair, if `filled`."""
     reader, texts, current = Tokenizer(tokenizer, 1 << 20), list[str](), ""
     for each in docstrings(1 << 20):
         current = f"{current} {' '.join(each.split())}".strip()
-        if len(reader.encode(current, with_info=False).ids) >= TOKENS:
+        if not filled or len(reader.encode(current, with_info=False).ids) >= TOKENS:
             texts.append(current)
             current = ""
         if len(texts) == DOCUMENTS:
             return texts
-    raise SystemExit(f"the library of this Python fills {len(texts)} documents of {DOCUMENTS}")
+    raise SystemExit(f"the library of this Python has {len(texts)} of {DOCUMENTS} documents")
+
+
+def products(folder: Path) -> Contestant:
+    """Return the matrix products of all layers alone, by numpy's library, on all cores."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    dim, inner, heads = (
+        config[each] for each in ("hidden_size", "intermediate_size", "num_attention_heads")
+    )
+    texts = 8  # as the fastest peers
+    shapes = [(texts * TOKENS, dim, columns) for columns in (dim, dim, dim, dim, inner)]
+    shapes.append((texts * TOKENS, inner, dim))
+    ones = [(np.ones((n, k), np.float32), np.ones((k, m), np.float32)) for n, k, m in shapes]
+    query, key = (np.ones((texts, heads, TOKENS, dim // heads), np.float32) for _ in range(2))
+    keys, weights = key.swapaxes(2, 3), np.ones((texts, heads, TOKENS, TOKENS), np.float32)
+
+    def ask() -> None:
+        for _ in range(config["num_hidden_layers"] * DOCUMENTS // texts):
+            for left, right in [*ones, (query, keys), (weights, key)]:
+                np.matmul(left, right)
+
+    return Contestant("matrix products alone, numpy", ask)
 
 
 def headlight(
-    stack: contextlib.ExitStack, bundle: Path, provider: str, texts: Sequence[str], work: Path
+    stack: contextlib.ExitStack,
+    bundle: Path,
+    provider: str,
+    texts: Sequence[str],
+    work: Path,
+    options: str = "",
 ) -> list[Contestant]:
     """Serve a bundle; return it asked over gRPC and over HTTP, and the evidence of some scores."""
-    flags = ("--provider", provider, *ANY_PORTS)
-    service = Service(serve(bundle, *flags), work / f"headlight-{provider}.log")
+    name = f"Headlight, {provider} {options}".strip()
+    flags = ("--provider", provider, *options.split(), *ANY_PORTS)
+    service = Service(serve(bundle, *flags), work / f"{name.replace(' ', '')}.log")
     stack.callback(service.close)
     client = stack.enter_context(Client(service.address()))
 
@@ -101,7 +132,7 @@ def headlight(
     url = f"http://{service.address('api')}/rerank"
     body = {"query": QUERY, "texts": texts, "truncate": True}
     sentences = [EvidenceSpec(method="occlusion", unit="sentence")]
-    name, some = f"Headlight, {provider}", texts[:EXPLAINED]
+    some = texts[:EXPLAINED]
     explain = partial(client.compare, QUERY, some, truncate="end")
     return [
         Contestant(f"{name}, gRPC", scores, scores),
@@ -177,28 +208,23 @@ def posted(url: str, body: Any) -> bytes:
     return answer
 
 
-def prepared(work: Path) -> tuple[Path, Path, list[str], Path]:
-    """Return the folder of the model, its bundle, the documents and the file of all pairs."""
-    folder, bundle, pairs = work / "cross", work / "cross-bundle", work / "pairs.json"
+def prepared(work: Path) -> tuple[Path, Path]:
+    """Return the folder of the model and its bundle."""
+    folder, bundle = work / "cross", work / "cross-bundle"
     python = str(installed(Path(BACKENDS["torch"]) / "bin/python"))
     if not (folder / "config.json").is_file():
         run([python, "-m", "bench.peers.cross", "make", str(work / "model"), str(folder)])
     options = ("--max-length", str(TOKENS), "--provider", "openvino", "--if-missing", "--quiet")
     run([sys.executable, "-m", "headlight", "export", str(folder), "--out", str(bundle), *options])
-    texts = documents(folder / "tokenizer.json")
+    return folder, bundle
+
+
+def measured(title: str, work: Path, rounds: int) -> list[str]:
+    """Return the part of the report on one kind of documents."""
+    folder, bundle = prepared(work)
+    texts, pairs = documents(folder / "tokenizer.json", title == FILLED), work / "pairs.json"
     pairs.write_text(json.dumps({"query": QUERY, "documents": texts}), encoding="utf-8")
-    return folder, bundle, texts, pairs
-
-
-def main() -> None:
-    options = parser("bench.rerank", __doc__, out="rerank.md", rounds=7)
-    options.add_argument(
-        "--work", type=Path, default=Path("build/serving"), help="of `nox -s serving-model`"
-    )
-    chosen = options.parse_args()
-    work: Path = chosen.work
-    folder, bundle, texts, pairs = prepared(work)
-    left_out, others = list[str](), Others()
+    left_out = list[str]()
     with contextlib.ExitStack() as stack:
         everyone = [
             each
@@ -209,31 +235,48 @@ def main() -> None:
             *(partial(cross_encoder, stack, folder, pairs, each, work) for each in BACKENDS),
             partial(infinity, stack, folder, texts, work),
         ]
+        if title == FILLED:
+            everyone.append(products(folder))
+            for each in REMEDIES:
+                everyone += headlight(stack, bundle, PROVIDERS[0], texts, work, each)[:1]
         for start in starts:
             try:
                 everyone.append(start())
             except Failed as failure:
                 left_out.append(str(failure))
         seconds: dict[str, list[float]] = {each.name: [] for each in everyone}
-        for round_, one in turns(everyone, chosen.rounds, warm_up=2):
+        for round_, one in turns(everyone, rounds, warm_up=2):
             begin = time.perf_counter()
             one.ask()
             if round_ >= 0:
                 seconds[one.name].append(time.perf_counter() - begin)
         logits = {each.name: each.scores() for each in everyone if each.scores}
-    model = Bundle(bundle).manifest.architecture
+    lines = [
+        f"## {title}",
+        "",
+        *scored(seconds, logits, {one.name: one.details for one in everyone}),
+    ]
+    lines += ["", f"Evidence by sentences of {EXPLAINED} documents, beside their scores:", ""]
+    return [*lines, *explained(seconds), *(f"\nLeft out: {each}" for each in left_out), ""]
+
+
+def main() -> None:
+    options = parser("bench.rerank", __doc__, out="rerank.md", rounds=7)
+    options.add_argument(
+        "--work", type=Path, default=Path("build/serving"), help="of `nox -s serving-model`"
+    )
+    chosen = options.parse_args()
+    others = Others()
+    parts = [measured(title, chosen.work, chosen.rounds) for title in (FILLED, AS_THEY_ARE)]
+    model = Bundle(prepared(chosen.work)[1]).manifest.architecture
     about = (
-        f"{DOCUMENTS} documents, each a pair of {TOKENS} tokens with the query; {model.layers} "
-        f"layers of {model.dim}; fp32; one call for all; medians of {chosen.rounds} rounds in "
-        f"turns, and the least and largest ratio of a round. "
-        f"On {machine(('onnxruntime', 'openvino', 'numpy'))}; others used {others.share():.0%} of "
-        "the CPUs."
+        f"{DOCUMENTS} documents in one call; {model.layers} layers of {model.dim}; pairs of at "
+        f"most {TOKENS} tokens; fp32; medians of {chosen.rounds} rounds in turns, and the least "
+        f"and largest ratio of a round. On {machine(('onnxruntime', 'openvino', 'numpy'))}; others "
+        f"used {others.share():.0%} of the CPUs."
     )
     lines = ["# Reranking beside its peers", "", f"`{command('bench.rerank')}`", "", about, ""]
-    lines += scored(seconds, logits, {each.name: each.details for each in everyone})
-    lines += ["", f"Evidence by sentences of {EXPLAINED} documents, beside their scores:", ""]
-    lines += explained(seconds)
-    publish(chosen.out, [*lines, *(f"\nLeft out: {each}" for each in left_out)])
+    publish(chosen.out, [*lines, *parts[0], *parts[1]])
 
 
 def scored(

@@ -45,6 +45,9 @@ ACTIVATIONS = ("identity", "sigmoid", "softmax")
 # Priority of a request: interactive goes first; see `Priority` in the contract.
 Priority = Literal["interactive", "bulk"]
 PRIORITIES: tuple[Priority, ...] = ("interactive", "bulk")
+# What an input is to a search: it chooses prompts, and how a model of many vectors reads it.
+InputRole = Literal["query", "document"]
+INPUT_ROLES: tuple[InputRole, ...] = ("query", "document")
 Unit = Literal["token", "word", "span"]
 Number = Literal["float32", "float16", "uint8"]
 NUMBER_BYTES: dict[str, int] = {"float32": 4, "float16": 2, "uint8": 1}

@@ -100,6 +100,21 @@ class TermHead:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class MultiVectorHead:
+    """Layers that make a vector of each token, to be matched one by one (ColBERT).
+
+    Khattab & Zaharia 2020, section 3.2.
+    """
+
+    layers: tuple[Dense, ...]
+    normalize: bool = True  # the vectors have unit length
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise ValueError("multi_vector_head.layers is empty; it needs one layer or more")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
     """Architecture of an encoder.
 
@@ -168,6 +183,7 @@ class EncoderConfig:
     normalize: bool = True  # pooled vectors have unit length
     score_head: ScoreHead | None = None  # reads what pooling gives, before the layers of `dense`
     term_head: TermHead | None = None  # reads token vectors
+    multi_vector_head: MultiVectorHead | None = None  # the same
     dropout: float = 0.0  # training only: on what each half of a block adds
     embedding_dropout: float = 0.0  # training only: on embeddings with positions and segments added
     trained_length: int = 128  # tokens; the longest sequence seen in training

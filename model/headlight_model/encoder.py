@@ -37,7 +37,7 @@ class EncoderOutput:
     heads: dict[str, Tensor] = dataclasses.field(default_factory=dict)
 
 
-# From token vectors [B, S, D], and bool [B, S], those that pooling counts.
+# From token vectors [B, S, D], also those of padding, and bool [B, S], those that pooling counts.
 Head = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -80,6 +80,8 @@ class Encoder(nn.Module):
         self.score_head = build_dense(config, () if head is None else head.layers)
         terms = config.term_head
         self.term_head = None if terms is None else TermWeights(config, terms)
+        vectors = config.multi_vector_head
+        self.multi_vector_head = build_dense(config, () if vectors is None else vectors.layers)
 
     def _build_local_positions(self) -> Positions | None:
         """Return the scheme of local layers, or None if they use the global one."""
@@ -139,7 +141,8 @@ class Encoder(nn.Module):
             if maps is not None:
                 attention.append(maps.weights)
                 scores.append(maps.scores)
-        tokens = self.final_norm(x) * keep.unsqueeze(-1).to(x.dtype)
+        every = self.final_norm(x)
+        tokens = every * keep.unsqueeze(-1).to(x.dtype)
         counted = keep if pool_mask is None else keep & (pool_mask != 0)
         return EncoderOutput(
             self.pool(tokens, counted),
@@ -147,7 +150,7 @@ class Encoder(nn.Module):
             tuple(hidden),
             tuple(attention),
             tuple(scores),
-            {name: head(tokens, counted) for name, head in self.heads.items()},
+            {name: head(every, counted) for name, head in self.heads.items()},
         )
 
     def views(self, keep: Tensor, positions: Tensor) -> tuple[View, View]:
@@ -207,6 +210,8 @@ class Encoder(nn.Module):
             heads["logits"] = self.logits
         if self.config.term_head is not None:
             heads["terms"] = self.terms
+        if self.config.multi_vector_head is not None:
+            heads["multi_vector"] = self.multi_vector
         return heads
 
     def logits(self, tokens: Tensor, counted: Tensor) -> Tensor:
@@ -229,3 +234,14 @@ class Encoder(nn.Module):
         assert self.term_head is not None
         weights: Tensor = self.term_head(tokens, counted, self.embedding.weight)
         return weights
+
+    def multi_vector(self, tokens: Tensor, counted: Tensor) -> Tensor:
+        """Return a vector of each token, also of those that no query sees: [B, S, n].
+
+        From [B, S, D]; of a model with a head for them.
+        """
+        head, x = self.config.multi_vector_head, tokens
+        assert head is not None
+        for dense in self.multi_vector_head:
+            x = dense(x)
+        return unit_length(x) if head.normalize else x

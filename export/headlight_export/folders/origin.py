@@ -54,7 +54,7 @@ from headlight_model.checkpoint import (
     load_checkpoint,
     printable,
 )
-from headlight_model.config import Dense, EncoderConfig, ScoreHead, TermHead
+from headlight_model.config import Dense, EncoderConfig, MultiVectorHead, ScoreHead, TermHead
 from headlight_model.encoder import Encoder
 
 OURS = "headlight"  # as a family
@@ -492,6 +492,12 @@ def _finish(
             Dense(width=len(layer.weight), bias=layer.bias is not None, activation=layer.activation)
         )
         state |= _named(f"dense.{at}", layer.weight, layer.bias)
+    vectors = []
+    for at, layer in enumerate(recipe.multi_vector):
+        vectors.append(
+            Dense(width=len(layer.weight), bias=layer.bias is not None, activation=layer.activation)
+        )
+        state |= _named(f"multi_vector_head.{at}", layer.weight, layer.bias)
     for each in (head, terms):
         state |= {} if each is None else each.state
     finished = Encoder(
@@ -503,6 +509,9 @@ def _finish(
             normalize=recipe.normalize,
             score_head=None if head is None else head.config,
             term_head=None if terms is None else terms.config,
+            multi_vector_head=MultiVectorHead(layers=tuple(vectors), normalize=recipe.unit_vectors)
+            if vectors
+            else None,
             trained_length=min(config.trained_length, longest),
             max_length=longest,
         )

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headlight.runtime.bundle.roles import RoleRules
 from headlight_export.folders.max_length import max_length
 from headlight_export.folders.model_folder import CONFIG, Refused, read_json, read_object
 from headlight_export.folders.sentence_modules import (
@@ -73,6 +74,10 @@ class Recipe:
     chat: Mapping[str, Any] | None = None  # see `read_chat`
     # Of a model that weights terms: how those of all tokens become one, and how many logarithms.
     terms: tuple[str, int] | None = None
+    # Of a model with a vector for each token: layers that make them, and how it reads each role.
+    multi_vector: tuple[DenseLayer, ...] = ()
+    unit_vectors: bool = True  # those vectors have unit length
+    roles: Mapping[str, RoleRules] = dataclasses.field(default_factory=dict)
 
 
 def read_recipe(folder: Path) -> Recipe:

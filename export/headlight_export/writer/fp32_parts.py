@@ -48,7 +48,7 @@ def write_parts(
     if has_tokenizer := origin.tokenizer is not None:
         (draft / TOKENIZER).write_text(origin.tokenizer, encoding="utf-8")
     config, limits = origin.encoder.config, tolerances(own_error)
-    head = config.score_head
+    head, vectors = config.score_head, config.multi_vector_head
     # Vectors of a model that was trained for scores or terms compare nothing.
     left = () if head is None and config.term_head is None else ("pooled", "spans")
     architecture = Architecture(
@@ -63,6 +63,7 @@ def write_parts(
         token_labels=head is not None and head.each_token,
         causal=config.causal,
         terms=config.term_head is not None,
+        multi_vector_dim=0 if vectors is None else vectors.layers[-1].width,
     )
     rounding = reference.own_rounding(SEED)
     rounded = {output: max(SLACK * error, limits[output]) for output, error in rounding.items()}
@@ -98,6 +99,7 @@ def write_parts(
         default_prompt=origin.recipe.default_prompt,
         include_prompt=config.include_prompt,
         pair_template=origin.pair_template,
+        roles=origin.recipe.roles,
         dimensions=tuple(n for n in origin.recipe.dimensions if n <= config.pooled_dim),
         similarity=origin.recipe.similarity,
         dense_layers=len(config.dense),

@@ -40,7 +40,12 @@ class Embed(nn.Module):
         super().__init__()
         # Vectors can be cut before they are normalised, so the runtime normalises them.
         self.encoder = copy.copy(encoder)
-        self.encoder.config = dataclasses.replace(encoder.config, normalize=False)
+        vectors = encoder.config.multi_vector_head
+        self.encoder.config = dataclasses.replace(
+            encoder.config,
+            normalize=False,
+            multi_vector_head=vectors and dataclasses.replace(vectors, normalize=False),
+        )
         optional = {
             "segments": encoder.config.segments > 0,
             "pool_mask": not encoder.config.include_prompt,

@@ -15,16 +15,17 @@ from headlight.outputs.registry import MEASURED, OUTPUTS, ROLES
 from headlight.runtime.bundle.manifest_fields import MANIFEST, Fields
 from headlight.runtime.bundle.pair_template import LONGEST_TEMPLATE, PairTemplate
 from headlight.runtime.bundle.prompts import LONGEST_PROMPT
+from headlight.runtime.bundle.roles import RoleRules
 from headlight.runtime.values import Architecture
-from headlight.spec import ACTIVATIONS, POOLING_MODES
+from headlight.spec import ACTIVATIONS, INPUT_ROLES, POOLING_MODES
 
 # Earlier formats. 1: the graph `attend` gave only whole maps of attention. 2: graphs normalised
 # pooled vectors, and there were no prompts. 3: no task, labels or outputs.
 FORMAT_VERSION = 4
 PREVIOUS_VERSION = 3  # which is read, too
 # "rerank" and "classify" are of models that score, "rerank" by one number; "sparse" is of models
-# that weight the terms of their vocabulary.
-TASKS = ("embed", "rerank", "classify", "sparse")
+# that weight the terms of their vocabulary, "multi_vector" of those with a vector for each token.
+TASKS = ("embed", "rerank", "classify", "sparse", "multi_vector")
 # Far beyond any model, and small enough that sizes computed from them fit in 64 bits.
 MOST_LAYERS = MOST_HEADS = 1 << 10
 WIDEST = LONGEST = 1 << 20
@@ -112,6 +113,8 @@ class Manifest:
     default_prompt: str | None = None  # the name of one, for callers that name none
     include_prompt: bool = True  # whether the tokens of a prompt count in pooling
     pair_template: PairTemplate | None = None  # None: pairs are read as the tokenizer does
+    # How queries and documents are read, by role; empty: as any text.
+    roles: Mapping[str, RoleRules] = dataclasses.field(default_factory=dict)
     dimensions: tuple[int, ...] = ()  # widths that shortened vectors were trained for
     similarity: str | None = None  # one of SIMILARITIES; informative
     ranges: str | None = None  # file of the ranges of int8
@@ -199,10 +202,11 @@ class Manifest:
             pooled_dim=shape.count("pooled_dim", WIDEST),
             vocab_size=shape.count("vocab_size", MOST_IDS),
             segments=shape.count("segments", MOST_IDS, least=0),
-            labels=shape.count("labels", WIDEST, least=0) if "labels" in shape.values else 0,
+            labels=shape.optional_count("labels", WIDEST),
             token_labels=shape.values.get("labels", 0) and shape.take("token_labels", bool),
             causal="causal" in shape.values and shape.take("causal", bool),
             terms="terms" in shape.values and shape.take("terms", bool),
+            multi_vector_dim=shape.optional_count("multi_vector_dim", WIDEST),
         )
         prompts = _prompts(top.child("prompts"))
         graphs = tuple(fields.record(Graph) for fields in top.children("graphs"))
@@ -241,6 +245,7 @@ class Manifest:
             default_prompt=top.one_of_or_null("default_prompt", prompts),
             include_prompt=top.take("include_prompt", bool),
             pair_template=_pair_template(top),
+            roles=_roles(top, architecture.vocab_size),
             dimensions=top.counts("dimensions", architecture.pooled_dim),
             similarity=top.one_of_or_null("similarity", SIMILARITIES),
             ranges=top.text_or_null("ranges"),
@@ -365,6 +370,34 @@ def _pair_template(top: Fields) -> PairTemplate | None:
         return PairTemplate(*parts)
     except ValueError as error:
         raise BundleError(str(error), MANIFEST) from None
+
+
+def _roles(top: Fields, vocabulary: int) -> dict[str, RoleRules]:
+    if "roles" not in top.values:
+        return {}
+    rules = top.child("roles")
+    if unknown := sorted(set(rules.values) - set(INPUT_ROLES)):
+        raise BundleError(
+            f"roles has {unknown[0]!a:.60}; expected {', '.join(INPUT_ROLES)}", MANIFEST
+        )
+    return {name: _role(rules.child(name), vocabulary - 1) for name in rules.values}
+
+
+def _role(fields: Fields, highest: int) -> RoleRules:
+    rules = RoleRules(
+        max_length=fields.count("max_length", LONGEST, least=0),
+        marker=fields.count_or_null("marker", highest),
+        filler=fields.count_or_null("filler", highest),
+        filled=fields.count("filled", LONGEST, least=0),
+        attends=fields.take("attends", bool),
+        skipped=fields.counts("skipped", highest, least=0),
+    )
+    if rules.max_length and rules.filled > rules.max_length:
+        raise BundleError(
+            f"{fields.path}filled is {rules.filled}, more than max_length {rules.max_length}",
+            MANIFEST,
+        )
+    return rules
 
 
 def _files(fields: Fields) -> dict[str, FileEntry]:

@@ -61,6 +61,14 @@ class Fields:
             raise self._wrong(name, value, f"{least} to {most}")
         return value
 
+    def optional_count(self, name: str, most: int) -> int:
+        """Return an integer from 0 to `most`; 0 if the name does not exist."""
+        return self.count(name, most, least=0) if name in self.values else 0
+
+    def count_or_null(self, name: str, most: int) -> int | None:
+        """Return an integer from 0 to `most`, or None for null. The name must exist."""
+        return None if self.values.get(name, 0) is None else self.count(name, most, least=0)
+
     def number(self, name: str, least: float = 0) -> float:
         """Return a finite number of at least `least`."""
         value: float = self.take(name, float)
@@ -68,15 +76,15 @@ class Fields:
             raise self._wrong(name, value, "a number" if least else "at least 0")
         return value
 
-    def counts(self, name: str, most: int) -> tuple[int, ...]:
-        """Return a list of different integers from 1 to `most`."""
+    def counts(self, name: str, most: int, *, least: int = 1) -> tuple[int, ...]:
+        """Return a list of different integers from `least` to `most`."""
         values = self.take(name, list)
         right = all(
-            isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+            isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
             for value in values
         )
         if not right or len(set(values)) != len(values):
-            raise self._wrong(name, values, f"different numbers of 1 to {most}")
+            raise self._wrong(name, values, f"different numbers of {least} to {most}")
         return tuple(values)
 
     def text_or_null(self, name: str) -> str | None:

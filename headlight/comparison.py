@@ -19,7 +19,6 @@ EvidenceUnit = Literal["token", "word", "sentence", "span"]
 EVIDENCE_UNITS: tuple[EvidenceUnit, ...] = ("token", "word", "sentence", "span")
 LOGIT = "logit"  # the measure of the scores of a model that reranks
 # The prompts that queries and passages have by default: the first that the model has.
-QUERY_PROMPTS, PASSAGE_PROMPTS = ("query",), ("document", "passage", "corpus")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from headlight.results import ModelRef
-from headlight.spec import SpecialTokens, Truncate, VectorType
+from headlight.spec import ROLE_PROMPTS, InputRole, SpecialTokens, Truncate, VectorType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,6 +69,8 @@ class ListedModel:
 
     Attributes:
         model: its weights, its provider and its precision.
+        multi_vector_dim: width of vectors that are matched one by one; 0: there are none.
+        query_tokens: tokens of a query at least: shorter ones are filled up.
         names: all names by which the service knows it.
         task: what it was trained for: "embed", "rerank", "classify" or "sparse".
         default: whether it answers requests that name no model.
@@ -97,7 +99,7 @@ class ModelDescription:
         normalized: whether pooled vectors have unit length.
         accepts: kinds of input: "text", "pair", "ids".
         outputs: available outputs: "pooled", "tokens", "attention", "hidden", "token_info",
-            "spans", "scores" or "sparse".
+            "spans", "scores", "sparse" or "multi_vector".
         limits: limits of the server.
         variants: (provider, precision) pairs that the bundle could run on.
         parity: measured distance from PyTorch.
@@ -113,7 +115,8 @@ class ModelDescription:
         similarity: intended comparison of vectors: "cosine", "dot", ...; None: not reported.
         special_tokens: default reading of special tokens spelled out in texts: "parse" or "text".
         truncation: default treatment of texts that are too long: "refuse", "end" or "start".
-        task: what the model was trained for: "embed", "rerank", "classify" or "sparse".
+        task: what the model was trained for: "embed", "rerank", "classify", "sparse" or
+            "multi_vector".
         labels: of a model that scores, in the order of their scores.
         token_labels: whether each token has scores, and not the text.
         activation: from logits to scores: "identity", "sigmoid" or "softmax"; empty: the model
@@ -156,6 +159,8 @@ class ModelDescription:
     labels: tuple[str, ...] = ()
     token_labels: bool = False
     activation: str = ""
+    multi_vector_dim: int = 0
+    query_tokens: int = 0
     names: tuple[str, ...] = ()
 
     @property
@@ -174,13 +179,14 @@ class ModelDescription:
         self,
         prompt: str | None = None,
         prompt_name: str | None = None,
-        defaults: Iterable[str] = (),
+        role: InputRole | None = None,
     ) -> str:
         """Return the prompt before each text for the caller's arguments; "" for an unknown name.
 
-        `defaults` are names of prompts that go before the model's default one.
+        That of the role goes before the model's default one.
         """
-        default = next((each for each in defaults if each in self.prompts), self.default_prompt)
+        names = ROLE_PROMPTS.get(role, ())
+        default = next((each for each in names if each in self.prompts), self.default_prompt)
         name = default if prompt_name is None else prompt_name
         return self.prompts.get(name or "", "") if prompt is None else prompt
 

@@ -82,6 +82,13 @@ Reason = enum.Enum(
         "DIMENSIONS": "is {value}; this model's vectors have 1 .. {width}",
         "TERMS": "is {value}; this model's vocabulary has 1 .. {most} terms",
         "MIN_WEIGHT": "must be a number of at least 0, and finite",
+        "NO_VECTOR": (
+            "no token of this input has a vector: the model skips them all; write a word"
+        ),
+        "BITS_OF_WIDTH": (
+            "{dtype} packs 8 numbers into a byte, and this model's vectors have {width}; "
+            "choose another type"
+        ),
         "NOT_A_MULTIPLE": "is {width}; {dtype} packs 8 into a byte, ask for a multiple of 8",
         "INT8_CALIBRATED": "int8 was calibrated on vectors {form}; {LEAVE_NORMALIZE}",
         "INT8_RANGES": (

@@ -48,6 +48,11 @@ PRIORITIES: tuple[Priority, ...] = ("interactive", "bulk")
 # What an input is to a search: it chooses prompts, and how a model of many vectors reads it.
 InputRole = Literal["query", "document"]
 INPUT_ROLES: tuple[InputRole, ...] = ("query", "document")
+# The names that the prompt of each may have.
+ROLE_PROMPTS: dict[InputRole | None, tuple[str, ...]] = {
+    "query": ("query",),
+    "document": ("document", "passage", "corpus"),
+}
 Unit = Literal["token", "word", "span"]
 Number = Literal["float32", "float16", "uint8"]
 NUMBER_BYTES: dict[str, int] = {"float32": 4, "float16": 2, "uint8": 1}
@@ -143,6 +148,17 @@ class SparseSpec:
 
     top_k: int | None = None
     min_weight: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MultiVectorSpec:
+    """Form of the vectors of tokens that are matched one by one.
+
+    Attributes:
+        dtype: int8: 127 times the numbers, rounded; binary, ubinary: 8 signs a byte.
+    """
+
+    dtype: VectorType = "float32"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

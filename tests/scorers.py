@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from headlight_model.config import Dense, EncoderConfig, ScoreHead, TermHead
+from headlight.runtime.bundle.roles import RoleRules
+from headlight_model.config import Dense, EncoderConfig, MultiVectorHead, ScoreHead, TermHead
 from tests.factory import small_config, write_checkpoint
 from tests.once import once
 
@@ -52,6 +55,12 @@ def sparse() -> EncoderConfig:
     )
 
 
+def multi_vector() -> EncoderConfig:
+    """Return the config of a model with a vector for each token, matched one by one."""
+    head = MultiVectorHead(layers=(Dense(width=16),))
+    return small_config(positions="rope", layers=1, max_length=40, multi_vector_head=head)
+
+
 def scoring(head: ScoreHead, **values: Any) -> EncoderConfig:
     return small_config(**values, normalize=False, score_head=head, max_length=40)
 
@@ -62,21 +71,35 @@ MAKERS: dict[str, Callable[[], EncoderConfig]] = {
     "tagger": tagger,
     "decoder": decoder,
     "sparse": sparse,
+    "multi_vector": multi_vector,
+}
+
+
+# Of the model with many vectors: queries are filled up, and some ids of documents have no vector.
+ROLES = {
+    "query": RoleRules(max_length=12, marker=5, filler=4, filled=12),
+    "document": RoleRules(max_length=30, marker=6, skipped=(32, 33, 34)),
 }
 
 
 def bundle(factory: pytest.TempPathFactory, name: str) -> Path:
     """Return the bundle of one of MAKERS, written once for all tests."""
-    return once(factory, name, lambda out: write(out, MAKERS[name]())) / "bundle"
+    roles = ROLES if name == "multi_vector" else {}
+    return once(factory, name, lambda out: write(out, MAKERS[name](), roles)) / "bundle"
 
 
-def write(folder: Path, config: EncoderConfig) -> Path:
+def write(
+    folder: Path, config: EncoderConfig, roles: Mapping[str, RoleRules] = MappingProxyType({})
+) -> Path:
     """Write a bundle of a model with random weights, checked by the real exporter.
 
     The model has the folder's name.
     """
-    from headlight_export.writer.bundle_writer import export_checkpoint
+    from headlight_export.folders.origin import read_origin
+    from headlight_export.writer.bundle_writer import export_origin
 
-    checkpoint = write_checkpoint(folder / "checkpoint", config)
-    export_checkpoint(checkpoint, folder / "bundle", name=folder.name)
+    origin = read_origin(write_checkpoint(folder / "checkpoint", config))
+    recipe = dataclasses.replace(origin.recipe, roles=roles)
+    origin = dataclasses.replace(origin, recipe=recipe)
+    export_origin(origin, folder / "bundle", name=folder.name)
     return folder / "bundle"

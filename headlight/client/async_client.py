@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast
 
 import grpc
 
@@ -30,11 +30,11 @@ from headlight.client.client_flows import ClientFlows
 from headlight.client.reloading_channel import CLOSED
 from headlight.client.sync_client import Client
 from headlight.errors import DeadlineExceeded, HeadlightError, Unavailable
-from headlight.interface.arguments import Input
+from headlight.interface.arguments import Input, Reading
 from headlight.interface.encoder import Encoder
 from headlight.outputs.contract import malformed
 from headlight.results import AttentionPiece
-from headlight.spec import AttentionSpec, EmptyTexts, Priority, SpecialTokens, Truncate
+from headlight.spec import AttentionSpec
 from headlight.wire.status_errors import error_of_call, readable
 
 P = ParamSpec("P")
@@ -80,6 +80,7 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
     classify = awaited(Encoder.classify)
     scores = awaited(Encoder.scores)
     encode_sparse = awaited(Encoder.encode_sparse)
+    encode_multi_vector = awaited(Encoder.encode_multi_vector)
     compare = awaited(Encoder.compare)
     occlusion = awaited(Encoder.occlusion)
     hidden = awaited(Encoder.hidden)
@@ -92,26 +93,10 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
         self,
         text: Input,
         spec: AttentionSpec,
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate: Truncate | None = None,
-        special_tokens: SpecialTokens | None = None,
-        empty_texts: EmptyTexts | None = None,
-        priority: Priority | None = None,
+        **reading: Unpack[Reading],
     ) -> AsyncIterator[AttentionPiece]:
         """Yield the attention of one text piece by piece; see `Encoder.attention_pieces`."""
-        pieces: Any = Encoder.attention_pieces(
-            cast("Encoder", self),
-            text,
-            spec,
-            prompt_name=prompt_name,
-            prompt=prompt,
-            truncate=truncate,
-            special_tokens=special_tokens,
-            empty_texts=empty_texts,
-            priority=priority,
-        )
+        pieces: Any = Encoder.attention_pieces(cast("Encoder", self), text, spec, **reading)
         return cast("AsyncIterator[AttentionPiece]", pieces)
 
     def _open(

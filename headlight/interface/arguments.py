@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.spec import (
     EMPTY_TEXTS,
+    INPUT_ROLES,
     PRIORITIES,
     SPECIAL_TOKENS,
     TRUNCATE,
     EmptyTexts,
+    InputRole,
     Priority,
     SpecialTokens,
     Truncate,
@@ -28,8 +30,9 @@ LARGEST_ID = 2**63 - 1
 
 
 class Prompting(TypedDict, total=False):
-    """Prompt before each text, and reading of its special tokens; see `Encoder.encode`."""
+    """Role of each text, prompt before it, and its special tokens; see `Encoder.encode`."""
 
+    role: InputRole | None
     prompt: str | None
     prompt_name: str | None
     special_tokens: SpecialTokens | None
@@ -127,6 +130,7 @@ def check_prompt(name: object, text: object) -> None:
 def check_reading(reading: Prompting) -> None:
     """Raise InvalidInput for a reading or a priority that there is not."""
     encoding = cast("Reading", reading)
+    check_choice("role", encoding.get("role"), INPUT_ROLES)
     check_choice("truncate", encoding.get("truncate"), TRUNCATE)
     check_choice("priority", encoding.get("priority"), PRIORITIES)
     check_prompt(encoding.get("prompt_name"), encoding.get("prompt"))

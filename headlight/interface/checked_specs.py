@@ -22,6 +22,7 @@ from headlight.spec import (
     AttentionSpec,
     HiddenSpec,
     Indices,
+    MultiVectorSpec,
     NamedChoice,
     PooledSpec,
     RowType,
@@ -115,6 +116,12 @@ def checked_sparse(spec: SparseSpec) -> SparseSpec:
     if not isinstance(spec.min_weight, int | float):
         raise InvalidInput(f"{field}.min_weight", Reason.MIN_WEIGHT)
     return SparseSpec(top_k=top_k, min_weight=float(spec.min_weight))
+
+
+def checked_multi_vector(spec: MultiVectorSpec) -> MultiVectorSpec:
+    """Return a spec of vectors that are matched alone. Raises InvalidInput as `checked_pooled`."""
+    check_name("outputs.multi_vector.dtype", spec.dtype, VECTOR_BITS)
+    return spec
 
 
 def checked_hidden(spec: HiddenSpec) -> HiddenSpec:

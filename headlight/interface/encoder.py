@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +37,7 @@ from headlight.spec import (
     EmptyTexts,
     HiddenSpec,
     IndicesLike,
+    MultiVectorSpec,
     Number,
     PooledSpec,
     Priority,
@@ -65,24 +66,6 @@ def _pooled_spec(
     return PooledSpec(dimensions=dimensions, normalize=normalize, dtypes=dtypes)
 
 
-def _reading(
-    prompt_name: str | None,
-    prompt: str | None,
-    truncate: Truncate | None,
-    special_tokens: SpecialTokens | None,
-    priority: Priority | None,
-    empty_texts: EmptyTexts | None = None,
-) -> Reading:
-    return Reading(
-        prompt_name=prompt_name,
-        prompt=prompt,
-        truncate=truncate,
-        special_tokens=special_tokens,
-        priority=priority,
-        empty_texts=empty_texts,
-    )
-
-
 @suggest_keywords
 class Encoder(abc.ABC):
     """A model that encodes texts: code written for one kind of encoder runs on the others.
@@ -106,13 +89,8 @@ class Encoder(abc.ABC):
         dimensions: int | None = None,
         dtype: VectorType = "float32",
         normalize: bool | None = None,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate: Truncate | None = None,
-        special_tokens: SpecialTokens | None = None,
-        empty_texts: EmptyTexts | None = None,
-        priority: Priority | None = None,
         head_mask: ArrayLike | None = None,
+        **reading: Unpack[Reading],
     ) -> NDArray[Any]:
         """Return pooled vectors in the order of the inputs, or the vector of a lone text.
 
@@ -123,8 +101,11 @@ class Encoder(abc.ABC):
             dtype: "float32", "float16", "int8" (needs ranges in the bundle), "binary" or "ubinary"
                 (8 signs a byte; needs dimensions that 8 divides).
             normalize: whether the entries kept get unit length; None: as the model does.
+            role: "query" or "document", what the texts are to a search. It chooses among the
+                model's prompts: "query"; "document", "passage" or "corpus". A model with a vector
+                for each token also reads them by its rules for that role. None: "document" there.
             prompt_name: one of the model's prompts, to go before each text. Neither this nor
-                `prompt`: the model's default, if it has one.
+                `prompt`: that of the role, else the model's default, if it has one.
             prompt: any text instead; empty: no prompt, not even the default.
             truncate: side of a too-long text to cut off, "end" or "start"; "only_second", the end
                 of a pair's second text alone; or "refuse". None: as the service does
@@ -149,7 +130,7 @@ class Encoder(abc.ABC):
             texts,
             _pooled_spec(dimensions, dtype, normalize),
             head_mask,
-            _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts),
+            reading,
             lambda embeddings: embeddings.vectors[0] if lone else embeddings.vectors,
         )
 
@@ -160,13 +141,8 @@ class Encoder(abc.ABC):
         dimensions: int | None = None,
         dtype: VectorType | Sequence[VectorType] = "float32",
         normalize: bool | None = None,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate: Truncate | None = None,
-        special_tokens: SpecialTokens | None = None,
-        empty_texts: EmptyTexts | None = None,
-        priority: Priority | None = None,
         head_mask: ArrayLike | None = None,
+        **reading: Unpack[Reading],
     ) -> Embeddings:
         """Encode in one or several types, with token counts, truncation and weights.
 
@@ -176,7 +152,7 @@ class Encoder(abc.ABC):
             texts,
             _pooled_spec(dimensions, dtype, normalize),
             head_mask,
-            _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts),
+            reading,
             lambda embeddings: embeddings,
         )
 
@@ -188,12 +164,7 @@ class Encoder(abc.ABC):
         skip_prompt: bool = False,
         normalize: bool = False,
         dtype: RowType = "float32",
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate: Truncate | None = None,
-        special_tokens: SpecialTokens | None = None,
-        empty_texts: EmptyTexts | None = None,
-        priority: Priority | None = None,
+        **reading: Unpack[Reading],
     ) -> list[NDArray[Any]]:
         """Return the vector of each token: [n, D] for an input of n tokens.
 
@@ -203,7 +174,7 @@ class Encoder(abc.ABC):
             skip_prompt: leave out the tokens of the prompt.
             normalize: make each vector have unit length.
             dtype: "float32" or "float16".
-            prompt_name, prompt, truncate, special_tokens, empty_texts, priority: as in `encode`.
+            reading: as in `encode`.
         """
         return self._encode(
             texts,
@@ -214,7 +185,7 @@ class Encoder(abc.ABC):
                 normalize=normalize,
                 dtype=dtype,
             ),
-            _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts),
+            reading,
             lambda results: [each.vectors for each in results],
             details=False,
         )
@@ -227,12 +198,7 @@ class Encoder(abc.ABC):
         skip_prompt: bool = False,
         normalize: bool = False,
         dtype: RowType = "float32",
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate: Truncate | None = None,
-        special_tokens: SpecialTokens | None = None,
-        empty_texts: EmptyTexts | None = None,
-        priority: Priority | None = None,
+        **reading: Unpack[Reading],
     ) -> list[TokenVectors]:
         """Return the vectors of `encode_tokens` together with their tokens and positions."""
         return self._encode(
@@ -244,7 +210,7 @@ class Encoder(abc.ABC):
                 normalize=normalize,
                 dtype=dtype,
             ),
-            _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts),
+            reading,
             list,
         )
 
@@ -259,12 +225,7 @@ class Encoder(abc.ABC):
         normalize: bool | None = None,
         dtype: RowType = "float32",
         beyond_max_length: bool = False,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate: Truncate | None = None,
-        special_tokens: SpecialTokens | None = None,
-        empty_texts: EmptyTexts | None = None,
-        priority: Priority | None = None,
+        **reading: Unpack[Reading],
     ) -> list[SpanVectors]:
         """Return a vector for each span of each text, from one encoding of the text.
 
@@ -281,7 +242,7 @@ class Encoder(abc.ABC):
             dtype: "float32" or "float16".
             beyond_max_length: encode a text that is too long in overlapping windows, instead of
                 `truncate`.
-            prompt_name, prompt, truncate, special_tokens, empty_texts, priority: as in `encode`.
+            reading: as in `encode`.
         """
         spec = SpansSpec(
             kind=cast("Any", spans),
@@ -292,29 +253,21 @@ class Encoder(abc.ABC):
             dtype=dtype,
             beyond_max_length=beyond_max_length,
         )
-        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         return self._span_vectors(texts, spec, reading)
 
     def attend(
         self,
         text: Input,
         layers: IndicesLike = None,
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate: Truncate | None = None,
-        special_tokens: SpecialTokens | None = None,
-        empty_texts: EmptyTexts | None = None,
-        priority: Priority | None = None,
+        **reading: Unpack[Reading],
     ) -> Attention:
         """Return the whole attention maps of one text of any length.
 
         Args:
             text: one input: a tuple of two texts is a pair here, but two inputs for `encode`.
             layers: indices from 0, or negative from the end; None: all.
-            prompt_name, prompt, truncate, special_tokens, empty_texts, priority: as in `encode`.
+            reading: as in `encode`.
         """
-        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         spec, given = AttentionSpec.of(layers), text_of(text)
         attention: Attention = self._encode(
             [text], "attention", spec, reading, lambda results: results[0].whole(given)
@@ -326,36 +279,24 @@ class Encoder(abc.ABC):
         texts: Iterable[Input] | str,
         spec: AttentionSpec,
         *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate: Truncate | None = None,
-        special_tokens: SpecialTokens | None = None,
-        empty_texts: EmptyTexts | None = None,
-        priority: Priority | None = None,
         head_mask: ArrayLike | None = None,
+        **reading: Unpack[Reading],
     ) -> list[AttentionMaps]:
         """Return the attention of each input as a spec selects and reduces it.
 
         Args:
             texts: the inputs, as in `encode`.
             spec: see `AttentionSpec.of`.
-            prompt_name, prompt, truncate, special_tokens, empty_texts, priority: as in `encode`.
+            reading: as in `encode`.
             head_mask: as in `encode`.
         """
-        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         return self._encode(texts, "attention", spec, reading, list, head_mask=head_mask)
 
     def attention_pieces(
         self,
         text: Input,
         spec: AttentionSpec,
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate: Truncate | None = None,
-        special_tokens: SpecialTokens | None = None,
-        empty_texts: EmptyTexts | None = None,
-        priority: Priority | None = None,
+        **reading: Unpack[Reading],
     ) -> Iterator[AttentionPiece]:
         """Yield the attention of one text in order, in pieces.
 
@@ -366,26 +307,18 @@ class Encoder(abc.ABC):
         uint8 or top_k. The arguments are checked, and a client's timeout begins, now. A client's
         request is sent with the first piece.
         """
-        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         return self._attention_pieces(text, spec, reading)
 
     def attention_bytes(
         self,
         text: Input,
         spec: AttentionSpec,
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate: Truncate | None = None,
-        special_tokens: SpecialTokens | None = None,
-        empty_texts: EmptyTexts | None = None,
-        priority: Priority | None = None,
+        **reading: Unpack[Reading],
     ) -> int:
         """Return the bytes of data of `attention` for one text. Computes nothing.
 
         Arguments as `attention`, without a head mask.
         """
-        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         return self._attention_bytes(text, spec, reading)
 
     def rerank(
@@ -415,44 +348,37 @@ class Encoder(abc.ABC):
                 as the service does.
             special_tokens, empty_texts, priority: as in `encode`.
         """
-        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
+        reading = Reading(
+            prompt_name=prompt_name,
+            prompt=prompt,
+            truncate=truncate,
+            special_tokens=special_tokens,
+            empty_texts=empty_texts,
+            priority=priority,
+        )
         return self._rerank(query, documents_of(query, documents, top_n), top_n, reading)
 
     def classify(
         self,
         texts: Iterable[Input] | str,
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate: Truncate | None = None,
-        special_tokens: SpecialTokens | None = None,
-        empty_texts: EmptyTexts | None = None,
-        priority: Priority | None = None,
+        **reading: Unpack[Reading],
     ) -> list[list[LabelScore]]:
         """Return all labels of each text or pair, the likeliest first.
 
         The model must classify. Arguments as in `encode`; the prompt of a pair as in `scores`.
         """
-        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         return self._classify(texts, reading)
 
     def scores(
         self,
         texts: Iterable[Input] | str,
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate: Truncate | None = None,
-        special_tokens: SpecialTokens | None = None,
-        empty_texts: EmptyTexts | None = None,
-        priority: Priority | None = None,
+        **reading: Unpack[Reading],
     ) -> list[Scores]:
         """Return scores and logits of each text or pair, or of each of its tokens, as arrays.
 
         Arguments as in `encode`. The prompt of a pair goes before its first text, or where the
         model's template of pairs has it, as an instruction.
         """
-        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         return self._scores(texts, reading)
 
     def encode_sparse(
@@ -461,12 +387,7 @@ class Encoder(abc.ABC):
         *,
         top_k: int | None = None,
         min_weight: float = 0.0,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate: Truncate | None = None,
-        special_tokens: SpecialTokens | None = None,
-        empty_texts: EmptyTexts | None = None,
-        priority: Priority | None = None,
+        **reading: Unpack[Reading],
     ) -> list[SparseVector]:
         """Return the terms of the vocabulary that each text has weight in, for an inverted index.
 
@@ -474,12 +395,40 @@ class Encoder(abc.ABC):
             texts: as in `encode`.
             top_k: terms of a vector, the largest weights; None: 1024.
             min_weight: leave out terms of less weight.
-            prompt_name, prompt, truncate, special_tokens, empty_texts, priority: as in `encode`.
+            reading: as in `encode`.
         """
-        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority, empty_texts)
         spec = SparseSpec(top_k=top_k, min_weight=min_weight)
         vectors: list[SparseVector] = self._encode(
             texts, "sparse", spec, reading, list, details=False
+        )
+        return vectors
+
+    def encode_multi_vector(
+        self,
+        texts: Iterable[Input] | str,
+        *,
+        dtype: VectorType = "float32",
+        **reading: Unpack[Reading],
+    ) -> list[NDArray[Any]]:
+        """Return a vector for each token, to be matched one by one (ColBERT): [n, D] of each text.
+
+        A query's score for a document is the sum, over the query's vectors, of the largest product
+        with one of the document's.
+
+        Args:
+            texts: as in `encode`.
+            dtype: "float32", "float16", "int8" (127 times the numbers, rounded), "binary" or
+                "ubinary" (8 signs a byte).
+            reading: as in `encode`. The role counts: queries and documents are read differently.
+        """
+        spec = MultiVectorSpec(dtype=dtype)
+        vectors: list[NDArray[Any]] = self._encode(
+            texts,
+            "multi_vector",
+            spec,
+            reading,
+            lambda results: [each.vectors for each in results],
+            details=False,
         )
         return vectors
 
@@ -531,10 +480,19 @@ class Encoder(abc.ABC):
             matrix_max_bytes=matrix_max_bytes,
             sort=sort,
         )
-        of_query = _reading(query_prompt_name, query_prompt, truncate, special_tokens, priority)
-        of_passages = _reading(
-            passage_prompt_name, passage_prompt, truncate, special_tokens, priority
-        )
+        reading = Reading(truncate=truncate, special_tokens=special_tokens, priority=priority)
+        of_query: Reading = {
+            **reading,
+            "role": "query",
+            "prompt_name": query_prompt_name,
+            "prompt": query_prompt,
+        }
+        of_passages: Reading = {
+            **reading,
+            "role": "document",
+            "prompt_name": passage_prompt_name,
+            "prompt": passage_prompt,
+        }
         return self._compare(query, as_list(passages, "passages"), spec, of_query, of_passages)
 
     def occlusion(
@@ -562,7 +520,13 @@ class Encoder(abc.ABC):
                 float [D] as from `encode`.
             prompt_name, prompt, truncate, special_tokens, priority: as in `encode`.
         """
-        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
+        reading = Reading(
+            prompt_name=prompt_name,
+            prompt=prompt,
+            truncate=truncate,
+            special_tokens=special_tokens,
+            priority=priority,
+        )
         return self._occlusion(text, tokens, target, reading)
 
     def hidden(
@@ -572,11 +536,7 @@ class Encoder(abc.ABC):
         *,
         tokens: TokensLike = "all",
         dtype: Number = "float32",
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate: Truncate | None = None,
-        special_tokens: SpecialTokens | None = None,
-        priority: Priority | None = None,
+        **reading: Unpack[Reading],
     ) -> Hidden:
         """Return hidden states of one text: 0 is the embedding output, l the output of block l.
 
@@ -585,28 +545,23 @@ class Encoder(abc.ABC):
             layers: indices from 0, or negative from the end; None: all.
             tokens: the tokens; see `headlight.spec.TokensLike`.
             dtype: "float32" or "float16".
-            prompt_name, prompt, truncate, special_tokens, priority: as in `encode`.
+            reading: as in `encode`.
         """
         spec = HiddenSpec(
             layers=indices_of("layers", layers), tokens=tokens_like("tokens", tokens), dtype=dtype
         )
-        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
         states: Hidden = self._encode([text], "hidden", spec, reading, lambda results: results[0])
         return states
 
     def tokenize(
         self,
         texts: Iterable[Input] | str,
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        special_tokens: SpecialTokens | None = None,
+        **prompting: Unpack[Prompting],
     ) -> list[TokenList]:
         """Return the tokens of each input, without running the model. Nothing is truncated.
 
         Arguments as in `encode`.
         """
-        prompting = Prompting(prompt=prompt, prompt_name=prompt_name, special_tokens=special_tokens)
         return self._tokens(texts, prompting)
 
     def similarity(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headlight.outputs.attention import AttentionMap
 from headlight.outputs.hidden import HiddenStates
+from headlight.outputs.multi_vector import MultiVectors
 from headlight.outputs.output import Output
 from headlight.outputs.pooled import PooledVectors
 from headlight.outputs.scores import LabelScores
@@ -26,6 +27,7 @@ OUTPUTS: dict[str, Output] = {
         SpanMeans(),
         LabelScores(),
         SparseVectors(),
+        MultiVectors(),
     )
 }
 # The least tolerance of each output with answers of its own; the distance of others follows.

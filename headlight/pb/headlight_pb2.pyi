@@ -7,6 +7,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class InputRole(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    INPUT_ROLE_UNSPECIFIED: _ClassVar[InputRole]
+    INPUT_ROLE_QUERY: _ClassVar[InputRole]
+    INPUT_ROLE_DOCUMENT: _ClassVar[InputRole]
+
 class EmptyTexts(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     EMPTY_TEXTS_UNSPECIFIED: _ClassVar[EmptyTexts]
@@ -85,6 +91,7 @@ class OutputKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTPUT_KIND_SCORES: _ClassVar[OutputKind]
     OUTPUT_KIND_SPARSE: _ClassVar[OutputKind]
     OUTPUT_KIND_SPARSE_INDICES: _ClassVar[OutputKind]
+    OUTPUT_KIND_MULTI_VECTOR: _ClassVar[OutputKind]
 
 class EvidenceMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -92,6 +99,9 @@ class EvidenceMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EVIDENCE_METHOD_LATE_INTERACTION: _ClassVar[EvidenceMethod]
     EVIDENCE_METHOD_OCCLUSION: _ClassVar[EvidenceMethod]
     EVIDENCE_METHOD_ATTENTION: _ClassVar[EvidenceMethod]
+INPUT_ROLE_UNSPECIFIED: InputRole
+INPUT_ROLE_QUERY: InputRole
+INPUT_ROLE_DOCUMENT: InputRole
 EMPTY_TEXTS_UNSPECIFIED: EmptyTexts
 EMPTY_TEXTS_REFUSE: EmptyTexts
 EMPTY_TEXTS_ENCODE: EmptyTexts
@@ -144,13 +154,14 @@ OUTPUT_KIND_SPANS: OutputKind
 OUTPUT_KIND_SCORES: OutputKind
 OUTPUT_KIND_SPARSE: OutputKind
 OUTPUT_KIND_SPARSE_INDICES: OutputKind
+OUTPUT_KIND_MULTI_VECTOR: OutputKind
 EVIDENCE_METHOD_UNSPECIFIED: EvidenceMethod
 EVIDENCE_METHOD_LATE_INTERACTION: EvidenceMethod
 EVIDENCE_METHOD_OCCLUSION: EvidenceMethod
 EVIDENCE_METHOD_ATTENTION: EvidenceMethod
 
 class EncodeRequest(_message.Message):
-    __slots__ = ("model", "inputs", "outputs", "truncation", "dry_run", "prompt_name", "prompt_text", "priority", "special_tokens", "empty_texts")
+    __slots__ = ("model", "inputs", "outputs", "truncation", "dry_run", "prompt_name", "prompt_text", "priority", "special_tokens", "empty_texts", "role")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
@@ -161,6 +172,7 @@ class EncodeRequest(_message.Message):
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     EMPTY_TEXTS_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
     model: str
     inputs: _containers.RepeatedCompositeFieldContainer[Input]
     outputs: Outputs
@@ -171,7 +183,8 @@ class EncodeRequest(_message.Message):
     priority: Priority
     special_tokens: SpecialTokens
     empty_texts: EmptyTexts
-    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., outputs: _Optional[_Union[Outputs, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., dry_run: bool = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ..., priority: _Optional[_Union[Priority, str]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., empty_texts: _Optional[_Union[EmptyTexts, str]] = ...) -> None: ...
+    role: InputRole
+    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., outputs: _Optional[_Union[Outputs, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., dry_run: bool = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ..., priority: _Optional[_Union[Priority, str]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., empty_texts: _Optional[_Union[EmptyTexts, str]] = ..., role: _Optional[_Union[InputRole, str]] = ...) -> None: ...
 
 class Input(_message.Message):
     __slots__ = ("text", "pair", "ids", "head_mask")
@@ -208,7 +221,7 @@ class TokenIds(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[int]] = ..., segments: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Outputs(_message.Message):
-    __slots__ = ("pooled", "tokens", "attention", "hidden", "token_info", "spans", "scores", "sparse")
+    __slots__ = ("pooled", "tokens", "attention", "hidden", "token_info", "spans", "scores", "sparse", "multi_vector")
     POOLED_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     ATTENTION_FIELD_NUMBER: _ClassVar[int]
@@ -217,6 +230,7 @@ class Outputs(_message.Message):
     SPANS_FIELD_NUMBER: _ClassVar[int]
     SCORES_FIELD_NUMBER: _ClassVar[int]
     SPARSE_FIELD_NUMBER: _ClassVar[int]
+    MULTI_VECTOR_FIELD_NUMBER: _ClassVar[int]
     pooled: PooledOutput
     tokens: TokensOutput
     attention: AttentionOutput
@@ -225,7 +239,8 @@ class Outputs(_message.Message):
     spans: SpansOutput
     scores: ScoresOutput
     sparse: SparseOutput
-    def __init__(self, pooled: _Optional[_Union[PooledOutput, _Mapping]] = ..., tokens: _Optional[_Union[TokensOutput, _Mapping]] = ..., attention: _Optional[_Union[AttentionOutput, _Mapping]] = ..., hidden: _Optional[_Union[HiddenOutput, _Mapping]] = ..., token_info: _Optional[_Union[TokenInfoOutput, _Mapping]] = ..., spans: _Optional[_Union[SpansOutput, _Mapping]] = ..., scores: _Optional[_Union[ScoresOutput, _Mapping]] = ..., sparse: _Optional[_Union[SparseOutput, _Mapping]] = ...) -> None: ...
+    multi_vector: MultiVectorOutput
+    def __init__(self, pooled: _Optional[_Union[PooledOutput, _Mapping]] = ..., tokens: _Optional[_Union[TokensOutput, _Mapping]] = ..., attention: _Optional[_Union[AttentionOutput, _Mapping]] = ..., hidden: _Optional[_Union[HiddenOutput, _Mapping]] = ..., token_info: _Optional[_Union[TokenInfoOutput, _Mapping]] = ..., spans: _Optional[_Union[SpansOutput, _Mapping]] = ..., scores: _Optional[_Union[ScoresOutput, _Mapping]] = ..., sparse: _Optional[_Union[SparseOutput, _Mapping]] = ..., multi_vector: _Optional[_Union[MultiVectorOutput, _Mapping]] = ...) -> None: ...
 
 class PooledOutput(_message.Message):
     __slots__ = ("dimensions", "normalize", "dtypes")
@@ -260,6 +275,12 @@ class SparseOutput(_message.Message):
     top_k: int
     min_weight: float
     def __init__(self, top_k: _Optional[int] = ..., min_weight: _Optional[float] = ...) -> None: ...
+
+class MultiVectorOutput(_message.Message):
+    __slots__ = ("dtype",)
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    dtype: DataType
+    def __init__(self, dtype: _Optional[_Union[DataType, str]] = ...) -> None: ...
 
 class SpansOutput(_message.Message):
     __slots__ = ("given", "sentences", "windows", "include_special", "pooling", "dimensions", "normalize", "dtype", "beyond_max_length")
@@ -532,7 +553,7 @@ class Timings(_message.Message):
     def __init__(self, tokenize_ns: _Optional[int] = ..., queue_ns: _Optional[int] = ..., infer_ns: _Optional[int] = ..., total_ns: _Optional[int] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
-    __slots__ = ("model", "items", "pooled", "tokens", "attention", "hidden", "timings", "attention_map", "attention_indices", "attention_scales", "hidden_tokens", "data_bytes", "kept_tokens", "usage", "spans", "span_places", "scores", "sparse", "sparse_indices")
+    __slots__ = ("model", "items", "pooled", "tokens", "attention", "hidden", "timings", "attention_map", "attention_indices", "attention_scales", "hidden_tokens", "data_bytes", "kept_tokens", "usage", "spans", "span_places", "scores", "sparse", "sparse_indices", "multi_vector", "multi_vector_tokens")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     POOLED_FIELD_NUMBER: _ClassVar[int]
@@ -552,6 +573,8 @@ class EncodeResponse(_message.Message):
     SCORES_FIELD_NUMBER: _ClassVar[int]
     SPARSE_FIELD_NUMBER: _ClassVar[int]
     SPARSE_INDICES_FIELD_NUMBER: _ClassVar[int]
+    MULTI_VECTOR_FIELD_NUMBER: _ClassVar[int]
+    MULTI_VECTOR_TOKENS_FIELD_NUMBER: _ClassVar[int]
     model: ModelRef
     items: _containers.RepeatedCompositeFieldContainer[Item]
     pooled: _containers.RepeatedCompositeFieldContainer[Tensor]
@@ -571,7 +594,9 @@ class EncodeResponse(_message.Message):
     scores: RaggedTensor
     sparse: RaggedTensor
     sparse_indices: RaggedTensor
-    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., pooled: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., tokens: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden: _Optional[_Union[RaggedTensor, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., attention_map: _Optional[_Union[AttentionMap, _Mapping]] = ..., attention_indices: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention_scales: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., data_bytes: _Optional[int] = ..., kept_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., spans: _Optional[_Union[RaggedTensor, _Mapping]] = ..., span_places: _Optional[_Iterable[_Union[SpanPlaces, _Mapping]]] = ..., scores: _Optional[_Union[RaggedTensor, _Mapping]] = ..., sparse: _Optional[_Union[RaggedTensor, _Mapping]] = ..., sparse_indices: _Optional[_Union[RaggedTensor, _Mapping]] = ...) -> None: ...
+    multi_vector: RaggedTensor
+    multi_vector_tokens: _containers.RepeatedCompositeFieldContainer[TokenIndices]
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., pooled: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., tokens: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden: _Optional[_Union[RaggedTensor, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., attention_map: _Optional[_Union[AttentionMap, _Mapping]] = ..., attention_indices: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention_scales: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., data_bytes: _Optional[int] = ..., kept_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., spans: _Optional[_Union[RaggedTensor, _Mapping]] = ..., span_places: _Optional[_Iterable[_Union[SpanPlaces, _Mapping]]] = ..., scores: _Optional[_Union[RaggedTensor, _Mapping]] = ..., sparse: _Optional[_Union[RaggedTensor, _Mapping]] = ..., sparse_indices: _Optional[_Union[RaggedTensor, _Mapping]] = ..., multi_vector: _Optional[_Union[RaggedTensor, _Mapping]] = ..., multi_vector_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ...) -> None: ...
 
 class SpanPlaces(_message.Message):
     __slots__ = ("characters", "token_starts", "token_ends", "window_starts")
@@ -667,18 +692,20 @@ class Status(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., reason: _Optional[str] = ..., field: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class TokenizeRequest(_message.Message):
-    __slots__ = ("model", "inputs", "prompt_name", "prompt_text", "special_tokens")
+    __slots__ = ("model", "inputs", "prompt_name", "prompt_text", "special_tokens", "role")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_NAME_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TEXT_FIELD_NUMBER: _ClassVar[int]
     SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
     model: str
     inputs: _containers.RepeatedCompositeFieldContainer[Input]
     prompt_name: str
     prompt_text: str
     special_tokens: SpecialTokens
-    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ...) -> None: ...
+    role: InputRole
+    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., role: _Optional[_Union[InputRole, str]] = ...) -> None: ...
 
 class TokenizeResponse(_message.Message):
     __slots__ = ("model", "items")
@@ -1019,7 +1046,7 @@ class ListedModel(_message.Message):
     def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., names: _Optional[_Iterable[str]] = ..., task: _Optional[str] = ..., default: bool = ...) -> None: ...
 
 class ModelInfo(_message.Message):
-    __slots__ = ("positions", "layers", "heads", "dim", "vocab_size", "trained_length", "max_length", "pooling", "normalized", "accepts", "outputs", "pooled_dim", "prompts", "default_prompt", "include_prompt", "trained_dimensions", "similarity", "pooled_dtypes", "int8_dimensions", "special_tokens", "truncation", "task", "labels", "activation", "token_labels")
+    __slots__ = ("positions", "layers", "heads", "dim", "vocab_size", "trained_length", "max_length", "pooling", "normalized", "accepts", "outputs", "pooled_dim", "prompts", "default_prompt", "include_prompt", "trained_dimensions", "similarity", "pooled_dtypes", "int8_dimensions", "special_tokens", "truncation", "task", "labels", "activation", "token_labels", "multi_vector_dim", "query_tokens")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     LAYERS_FIELD_NUMBER: _ClassVar[int]
     HEADS_FIELD_NUMBER: _ClassVar[int]
@@ -1045,6 +1072,8 @@ class ModelInfo(_message.Message):
     LABELS_FIELD_NUMBER: _ClassVar[int]
     ACTIVATION_FIELD_NUMBER: _ClassVar[int]
     TOKEN_LABELS_FIELD_NUMBER: _ClassVar[int]
+    MULTI_VECTOR_DIM_FIELD_NUMBER: _ClassVar[int]
+    QUERY_TOKENS_FIELD_NUMBER: _ClassVar[int]
     positions: str
     layers: int
     heads: int
@@ -1070,7 +1099,9 @@ class ModelInfo(_message.Message):
     labels: _containers.RepeatedScalarFieldContainer[str]
     activation: str
     token_labels: bool
-    def __init__(self, positions: _Optional[str] = ..., layers: _Optional[int] = ..., heads: _Optional[int] = ..., dim: _Optional[int] = ..., vocab_size: _Optional[int] = ..., trained_length: _Optional[int] = ..., max_length: _Optional[int] = ..., pooling: _Optional[str] = ..., normalized: bool = ..., accepts: _Optional[_Iterable[str]] = ..., outputs: _Optional[_Iterable[str]] = ..., pooled_dim: _Optional[int] = ..., prompts: _Optional[_Iterable[_Union[NamedPrompt, _Mapping]]] = ..., default_prompt: _Optional[str] = ..., include_prompt: bool = ..., trained_dimensions: _Optional[_Iterable[int]] = ..., similarity: _Optional[str] = ..., pooled_dtypes: _Optional[_Iterable[_Union[DataType, str]]] = ..., int8_dimensions: _Optional[_Iterable[int]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., task: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., activation: _Optional[str] = ..., token_labels: bool = ...) -> None: ...
+    multi_vector_dim: int
+    query_tokens: int
+    def __init__(self, positions: _Optional[str] = ..., layers: _Optional[int] = ..., heads: _Optional[int] = ..., dim: _Optional[int] = ..., vocab_size: _Optional[int] = ..., trained_length: _Optional[int] = ..., max_length: _Optional[int] = ..., pooling: _Optional[str] = ..., normalized: bool = ..., accepts: _Optional[_Iterable[str]] = ..., outputs: _Optional[_Iterable[str]] = ..., pooled_dim: _Optional[int] = ..., prompts: _Optional[_Iterable[_Union[NamedPrompt, _Mapping]]] = ..., default_prompt: _Optional[str] = ..., include_prompt: bool = ..., trained_dimensions: _Optional[_Iterable[int]] = ..., similarity: _Optional[str] = ..., pooled_dtypes: _Optional[_Iterable[_Union[DataType, str]]] = ..., int8_dimensions: _Optional[_Iterable[int]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., task: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., activation: _Optional[str] = ..., token_labels: bool = ..., multi_vector_dim: _Optional[int] = ..., query_tokens: _Optional[int] = ...) -> None: ...
 
 class NamedPrompt(_message.Message):
     __slots__ = ("name", "text")

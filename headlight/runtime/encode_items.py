@@ -136,7 +136,8 @@ def item_of(
         tokenized.segments,
         head_mask,
         places,
-        left_out=tokenized.left_out,
+        tokenized.occluded,
+        tokenized.left_out,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headlight.comparison import PASSAGE_PROMPTS, QUERY_PROMPTS, CompareSpec, Comparison
+from headlight.comparison import CompareSpec, Comparison
 from headlight.description import ModelDescription
 from headlight.errors import InvalidInput, Reason, renamed
 from headlight.interface.arguments import (
@@ -71,6 +71,7 @@ from headlight.span_vectors import SpansSpec, SpanVectors
 from headlight.spec import (
     AttentionSpec,
     EmptyTexts,
+    InputRole,
     PooledSpec,
     SpecialTokens,
     TokensLike,
@@ -108,7 +109,7 @@ class LocalEncoder(Encoder):
         special_tokens: SpecialTokens,
         empty_texts: EmptyTexts,
         limit: bool = True,
-        default_prompts: Sequence[str] = (),
+        role: InputRole | None = None,
     ) -> list[Prepared]:
         """Tokenise inputs and make their items."""
 
@@ -155,7 +156,6 @@ class LocalEncoder(Encoder):
         *,
         with_info: bool = False,
         limit: bool = True,
-        default_prompts: Sequence[str] = (),
     ) -> list[Prepared]:
         check_reading(reading)
         return self.prepare(
@@ -169,7 +169,7 @@ class LocalEncoder(Encoder):
             empty_texts=cast("Reading", reading).get("empty_texts") or "refuse",
             special_tokens=reading.get("special_tokens") or "parse",
             limit=limit,
-            default_prompts=default_prompts,
+            role=reading.get("role"),
         )
 
     def _drive(self, plan: Plan[T]) -> T:
@@ -345,14 +345,15 @@ class LocalEncoder(Encoder):
                     self._check_pairs(query_reading)
                 with renamed(PASSAGE):
                     check_no_prompt({key: passage_reading.get(key) for key in PROMPT_KEYS})
+                paired: Reading = {**query_reading, "role": None}
                 inputs = [(cast("str", query), cast("str", each)) for each in passages]
                 with renamed(pair_names(len(passages), "passages", text=True)):
-                    prepared = prepare(inputs, query_reading)
+                    prepared = prepare(inputs, paired)
             else:
                 with renamed(QUERY):
-                    prepared = prepare([query], query_reading, default_prompts=QUERY_PROMPTS)
+                    prepared = prepare([query], query_reading)
                 with renamed(PASSAGE):
-                    prepared += prepare(passages, passage_reading, default_prompts=PASSAGE_PROMPTS)
+                    prepared += prepare(passages, passage_reading)
             plan = plan_of(spec, self.bundle.manifest, inputs, prepared)
             items = plan.items([each.item for each in prepared])
             numbers = self._drive(compare(plan, items, self.select(**scores(pairs=pairs))))
@@ -392,11 +393,9 @@ class LocalEncoder(Encoder):
         checked = checked_target(target, self._description.pooled_dim)
         if not isinstance(checked, str):
             return checked
-        default: Reading = {**reading, "prompt": None, "prompt_name": None}
+        default: Reading = {**reading, "prompt": None, "prompt_name": None, "role": "query"}
         with renamed(TARGET):
-            [prepared] = self._prepared(
-                [checked], default, self.select(), default_prompts=QUERY_PROMPTS
-            )
+            [prepared] = self._prepared([checked], default, self.select())
         return prepared
 
     def _tokens(self, texts: Iterable[Input] | str, prompting: Prompting) -> list[TokenList]:

@@ -26,6 +26,7 @@ from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.int8_ranges import load_ranges
 from headlight.runtime.bundle.manifest import Graph
 from headlight.runtime.bundle.prompts import Prompt, Prompts
+from headlight.runtime.bundle.roles import RoleRules
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, item_of
 from headlight.runtime.engine.engine import Engine
 from headlight.runtime.local_encoder import LocalEncoder
@@ -44,12 +45,14 @@ from headlight.runtime.tokenization.input_checks import (
     list_of_ids,
     not_taken,
 )
+from headlight.runtime.tokenization.input_roles import NO_RULES, in_role, no_pieces
 from headlight.runtime.tokenization.tokenizer import Tokenizer, open_tokenizer
 from headlight.runtime.values import Floats, Tokenized
 from headlight.spec import (
     EMPTY_TEXTS,
     SPECIAL_TOKENS,
     EmptyTexts,
+    InputRole,
     SpecialTokens,
     check_name,
 )
@@ -227,7 +230,12 @@ class Runtime(LocalEncoder):
         self.self_test.probe()
 
     def check_ids(
-        self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False
+        self,
+        ids: Sequence[int],
+        segments: Sequence[int] = (),
+        *,
+        with_info: bool = False,
+        rules: RoleRules = NO_RULES,
     ) -> Tokenized:
         """Check token ids from a caller; a GPU would not check them.
 
@@ -235,16 +243,20 @@ class Runtime(LocalEncoder):
             ids: 1 to max_length.
             segments: one for each id, or none for all 0.
             with_info: also return the tokens.
+            rules: of their role; they have its marker.
 
         Raises:
             InvalidInput: there are no ids, there are too many, or one is not in the vocabulary.
                 `field` is empty, or "segments" if these do not fit; the caller completes it.
         """
         array, types = checked_ids(self.bundle.manifest, ids, segments)
-        pieces = self.tokenizer.pieces(array.tolist()) if with_info and self.tokenizer else ()
-        return Tokenized(
-            array, len(array), list_of_ids(array, types, pieces) if with_info else None, types
-        )
+        spell = self.tokenizer.pieces if self.tokenizer else no_pieces
+        info = list_of_ids(array, types, spell(array.tolist())) if with_info else None
+        return in_role(Tokenized(array, len(array), info, types), rules, spell, marked=True)
+
+    def rules(self, role: InputRole | None) -> RoleRules:
+        """Return the rules of a role; None: of a document."""
+        return self.bundle.manifest.roles.get(role or "document", NO_RULES)
 
     def select(self, *, pooled: Any = True, **specs: Any) -> Selection:
         """Resolve the requested outputs against this model.
@@ -351,7 +363,7 @@ class Runtime(LocalEncoder):
         special_tokens: SpecialTokens = "parse",
         empty_texts: EmptyTexts = "refuse",
         limit: bool = True,
-        default_prompts: Sequence[str] = (),
+        role: InputRole | None = None,
     ) -> list[Prepared]:
         """Tokenise inputs, without running the model.
 
@@ -361,14 +373,14 @@ class Runtime(LocalEncoder):
             selection: the requested outputs.
             with_info: also return the tokens.
             limit: False to accept texts of any length.
-            default_prompts: see `Prompts.choose`.
+            role: see `Encoder.encode`.
 
         Raises:
             InvalidInput: as `encode_items`.
         """
         check_name("special_tokens", special_tokens, SPECIAL_TOKENS)
         check_name("empty_texts", empty_texts, EMPTY_TEXTS)
-        before = self.prompts.choose(prompt_name, prompt, default_prompts)
+        before = self.prompts.choose(prompt_name, prompt, role)
         self._check_attends("head_mask", head_mask)
         shape = self.bundle.manifest.architecture
         mask = (
@@ -380,6 +392,7 @@ class Runtime(LocalEncoder):
             "with_info": with_info or selection.needs_tokens,
             "special_tokens": special_tokens,
             "empty_texts": empty_texts,
+            "rules": self.rules(role),
         }
         tokenized = [self._tokenize(at, each, before, options) for at, each in enumerate(inputs)]
         return [Prepared(each, self.item(each, selection, mask)) for each in tokenized]
@@ -425,7 +438,11 @@ class Runtime(LocalEncoder):
                 raise not_taken("", accepts)
             self.check_prompt(prompt, kind)
             if kind == "ids":
-                return self.check_ids(cast(Sequence[int], value), with_info=options["with_info"])
+                return self.check_ids(
+                    cast(Sequence[int], value),
+                    with_info=options["with_info"],
+                    rules=options["rules"],
+                )
             if self.tokenizer is None:
                 raise RuntimeError("text was accepted without a tokenizer. This is a bug.")
             texts = (value,) if isinstance(value, str) else cast("tuple[str, str]", value)

@@ -64,4 +64,6 @@ def describe(
         labels=manifest.labels,
         token_labels=architecture.token_labels,
         activation=manifest.activation,
+        multi_vector_dim=architecture.multi_vector_dim,
+        query_tokens=manifest.roles["query"].filled if "query" in manifest.roles else 0,
     )

@@ -46,6 +46,8 @@ class Tokenized(NamedTuple):
     prompt_length: number of ids that stand only for the prompt.
     left_out: number of ids at the start that pooling leaves out, if the model does not pool
         prompts.
+    occluded: tokens that no token sees: they fill a query up.
+    matched: int64 [m], the tokens with a vector that is matched alone; None: all.
     """
 
     ids: Ids
@@ -55,3 +57,5 @@ class Tokenized(NamedTuple):
     words: Ids | None = None
     prompt_length: int = 0
     left_out: int = 0
+    occluded: tuple[int, ...] = ()
+    matched: Ids | None = None

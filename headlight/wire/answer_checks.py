@@ -95,6 +95,11 @@ def check_description(model: ModelDescription, name: str) -> ModelDescription:
         ("max_length", model.max_length, MOST_TOKENS),
     ):
         require(1 <= size <= most, f"info.{field} is {size}, and 1 .. {most} are possible")
+    for field, size, most in (
+        ("multi_vector_dim", model.multi_vector_dim, MOST_WIDTH),
+        ("query_tokens", model.query_tokens, model.max_length),
+    ):
+        require(size <= most, f"info.{field} is {size}, and at most {most} is possible")
     require(
         model.layers * model.heads <= MOST_MAPS,
         f"info has {model.layers} layers of {model.heads} heads, and {MOST_MAPS} maps are possible",

@@ -104,6 +104,10 @@ def set_common(
             request.empty_texts = numbers_of("EmptyTexts")[empty]
         if (priority := encoding.get("priority")) is not None:
             request.priority = numbers_of("Priority")[priority]
+    if isinstance(request, pb.EncodeRequest | pb.TokenizeRequest) and (
+        role := encoding.get("role")
+    ):
+        request.role = numbers_of("InputRole")[role]
     if (special_tokens := encoding.get("special_tokens")) is not None:
         request.special_tokens = numbers_of("SpecialTokens")[special_tokens]
 
@@ -219,6 +223,8 @@ def from_model(response: pb.GetModelResponse) -> ModelDescription:
         labels=tuple(info.labels),
         token_labels=info.token_labels,
         activation=info.activation,
+        multi_vector_dim=info.multi_vector_dim,
+        query_tokens=info.query_tokens,
         names=tuple(response.names),
         variants=tuple((variant.provider, variant.precision) for variant in response.variants),
         parity=tuple(

@@ -23,12 +23,15 @@ from headlight.runtime import Runtime
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.bundle.prompts import Prompts
+from headlight.runtime.bundle.roles import RoleRules
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.engine.batches import AS_LONG, BATCH_TOKENS
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.runtime_description import describe
 from headlight.runtime.tokenization.input_checks import checked_ids
+from headlight.runtime.tokenization.input_roles import NO_RULES
 from headlight.runtime.values import Architecture, Role, Tokenized
+from headlight.spec import InputRole
 from headlight_service.config.options import Config
 
 ARCHITECTURE = Architecture(
@@ -209,7 +212,13 @@ class FakeTokenizer:
         )
 
     def encode_each(
-        self, values: Sequence[Any], *, prompt: str = "", most: int, **options: Any
+        self,
+        values: Sequence[Any],
+        *,
+        prompt: str = "",
+        most: int,
+        rules: RoleRules,
+        **options: Any,
     ) -> Iterator[Tokenized]:
         for value in values:
             parts = (value,) if isinstance(value, str) else value
@@ -263,13 +272,21 @@ class FakeRuntime:
         pass
 
     def check_ids(
-        self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False
+        self,
+        ids: Sequence[int],
+        segments: Sequence[int] = (),
+        *,
+        with_info: bool = False,
+        rules: RoleRules,
     ) -> Tokenized:
         found, _ = checked_ids(self.bundle.manifest, ids, ())
         if len(segments) and len(segments) != len(ids):
             raise InvalidInput("segments", Reason.SEGMENTS, segments=len(segments), ids=len(ids))
         types = np.array(segments if len(segments) else [0] * len(ids), dtype=np.int64)
         return Tokenized(found, len(found), info(ids) if with_info else None, types)
+
+    def rules(self, role: InputRole | None) -> RoleRules:
+        return NO_RULES
 
     def warm_up(self, lengths: Iterable[int]) -> None:
         self.warmed = tuple(lengths)

@@ -14,8 +14,6 @@ from headlight.client.calls.list_work import (
     response_bytes,
 )
 from headlight.comparison import (
-    PASSAGE_PROMPTS,
-    QUERY_PROMPTS,
     CompareSpec,
     Comparison,
     PassageComparison,
@@ -65,7 +63,7 @@ class Compared(ListWork[pb.CompareRequest]):
         with renamed(QUERY):
             [(_, tokens)] = measure([query], most)
         prompt = model.prompt_text(
-            query_reading.get("prompt"), query_reading.get("prompt_name"), QUERY_PROMPTS
+            query_reading.get("prompt"), query_reading.get("prompt_name"), "query"
         )
         # A pair has the query's tokens, and its evidence units of both and of other tokens.
         queries = 0 if pairs else min(tokens + len(prompt.encode()), model.max_length)
@@ -82,7 +80,6 @@ class Compared(ListWork[pb.CompareRequest]):
                 response_bytes(model),
                 size=lambda tokens: item_bytes + token_bytes * tokens,
                 shared=Cost(1, 0, queries, TOKEN_BYTES * queries),
-                default_prompts=() if pairs else PASSAGE_PROMPTS,
             )
         self._expected = ExpectedComparison(model, name, query, spec)
         self._query: tuple[TokenList | None, tuple[int, ...]] | None = None

@@ -125,7 +125,6 @@ class ListWork(Generic[RequestT]):
         alone: bool = False,
         head_mask: ArrayLike | None = None,
         shared: Cost = NOTHING,
-        default_prompts: Sequence[str] = (),
     ) -> None:
         """Split the inputs into requests.
 
@@ -139,7 +138,6 @@ class ListWork(Generic[RequestT]):
             alone: whether each input has a request of its own.
             head_mask: [L, H], for every input; None: ones.
             shared: cost of each request besides `base` and its inputs.
-            default_prompts: see `ModelDescription.prompt_text`.
 
         Raises:
             InvalidInput: an input or the mask cannot be sent.
@@ -151,8 +149,8 @@ class ListWork(Generic[RequestT]):
             0 if self._head_mask is None else self._head_mask.ByteSize() + MASK_FRAMING_BYTES
         )
         # upper bound of its tokens
-        named = reading.get("prompt"), reading.get("prompt_name")
-        prompt = len(model.prompt_text(*named, default_prompts).encode())
+        named = reading.get("prompt"), reading.get("prompt_name"), reading.get("role")
+        prompt = len(model.prompt_text(*named).encode())
         limits, most_tokens, longest = model.limits, sys.maxsize, sys.maxsize
         most_bytes = without_margin(limits.max_request_bytes or STOCK_MESSAGE_BYTES)
         if isinstance(base, pb.EncodeRequest | pb.CompareRequest):
@@ -163,7 +161,7 @@ class ListWork(Generic[RequestT]):
         costs = list[Cost]()
         for at, (sent, tokens) in enumerate(measure(inputs, most_bytes)):
             spans_bytes, spans = self._own_spans(at)
-            most = max(min(tokens + prompt, longest), spans)
+            most = max(min(tokens + prompt, longest), spans, model.query_tokens)
             costs.append(Cost(1, sent + mask_bytes + spans_bytes, most, size(most)))
         items = 1 if alone else limits.max_items or sys.maxsize
         capacity = Cost(items, most_bytes - base.ByteSize(), most_tokens, answer_bytes)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from headlight.errors import InvalidInput, Reason
+from headlight.spec import ROLE_PROMPTS, InputRole
 
 # Characters. A prompt is tokenised again with each text of a request, so it must stay cheap.
 LONGEST_PROMPT = 4096
@@ -41,13 +42,13 @@ class Prompts:
     by_name: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default: str | None = None
 
-    def choose(self, name: str | None, text: str | None, defaults: Sequence[str] = ()) -> Prompt:
+    def choose(self, name: str | None, text: str | None, role: InputRole | None = None) -> Prompt:
         """Return the prompt that a caller requests.
 
         Args:
             name: name of one of these prompts; None: not set.
             text: any text; empty: no prompt; None: not set.
-            defaults: if neither is set, names to try before the default.
+            role: if neither is set, its prompt goes before the default.
 
         Raises:
             InvalidInput: both are set, no prompt has that name, or the text is too long.
@@ -56,9 +57,9 @@ class Prompts:
             raise InvalidInput("prompt_name", Reason.TWO_PROMPTS_SET)
         if name is not None:
             if name not in self.by_name:
-                names = f"{', '.join(self.by_name):.800}"
-                reason = Reason.NO_SUCH_PROMPT if names else Reason.NO_PROMPTS
-                raise InvalidInput("prompt_name", reason, names=names)
+                have = f"{', '.join(self.by_name):.800}"
+                reason = Reason.NO_SUCH_PROMPT if have else Reason.NO_PROMPTS
+                raise InvalidInput("prompt_name", reason, names=have)
             return Prompt(self.by_name[name], asked=True)
         if text is not None:
             if len(text) > LONGEST_PROMPT:
@@ -66,5 +67,6 @@ class Prompts:
                     "prompt_text", Reason.LONG_PROMPT, count=len(text), most=LONGEST_PROMPT
                 )
             return Prompt(text, asked=True)
-        default = next((each for each in defaults if each in self.by_name), self.default)
+        names = ROLE_PROMPTS.get(role, ())
+        default = next((each for each in names if each in self.by_name), self.default)
         return Prompt() if default is None else Prompt(self.by_name[default])

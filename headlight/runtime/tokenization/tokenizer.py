@@ -14,7 +14,9 @@ from headlight.errors import BundleError, InvalidInput, Reason
 from headlight.runtime.bundle.file_contents import File
 from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight.runtime.bundle.pair_template import PairTemplate
+from headlight.runtime.bundle.roles import RoleRules
 from headlight.runtime.tokenization.input_checks import Cut, Truncation, truncate
+from headlight.runtime.tokenization.input_roles import NO_RULES, in_role
 from headlight.runtime.tokenization.long_texts import (
     CHARACTERS_PER_TOKEN,
     LongTexts,
@@ -136,6 +138,7 @@ class Tokenizer:
         special_tokens: SpecialTokens = "parse",
         empty_texts: EmptyTexts = "refuse",
         most: int | None = None,
+        rules: RoleRules = NO_RULES,
     ) -> Tokenized:
         """Tokenise one text or a pair of texts, special tokens included.
 
@@ -152,7 +155,7 @@ class Tokenizer:
                 prompt; "text" reads plain text.
             empty_texts: "refuse" refuses an empty text; "encode" reads its prompt and special
                 tokens.
-            most: see `encode_each`.
+            most, rules: see `encode_each`.
 
         Raises:
             InvalidInput: a text is empty, has no token, or is too long; `field` is
@@ -169,6 +172,7 @@ class Tokenizer:
                 special_tokens=special_tokens,
                 empty_texts=empty_texts,
                 most=most,
+                rules=rules,
             )
         )
 
@@ -183,6 +187,7 @@ class Tokenizer:
         special_tokens: SpecialTokens = "parse",
         empty_texts: EmptyTexts = "refuse",
         most: int | None = None,
+        rules: RoleRules = NO_RULES,
     ) -> Iterator[Tokenized]:
         """Tokenise many inputs in one call of the library, while other threads can run.
 
@@ -193,6 +198,7 @@ class Tokenizer:
             values: texts, and pairs of texts.
             prompt, truncation, limit, with_info, special_tokens, empty_texts: see `encode`.
             most: characters of a truncated input that may be read; None: all.
+            rules: of the inputs' role.
 
         Yields:
             One result for each, in their order.
@@ -200,10 +206,13 @@ class Tokenizer:
         Raises:
             InvalidInput: see `encode`; for the first invalid input, after the results before it.
         """
-        options = (prompt, truncation if limit else None, special_tokens, empty_texts)
+        room = min(rules.max_length or self.max_length, self.max_length)
+        room -= rules.marker is not None
+        options = (prompt, truncation if limit else None, room, special_tokens, empty_texts)
+        finish = functools.partial(in_role, rules=rules, spell=self.pieces, marked=False)
         cut = limit and truncation != "refuse"
         if not (cut and any(self._is_long(value, prompt, most) for value in values)):
-            yield from self._encode_each(values, *options, with_info=with_info)
+            yield from map(finish, self._encode_each(values, *options, with_info=with_info))
             return
 
         def read(value: Value) -> Encoding:
@@ -215,7 +224,7 @@ class Tokenizer:
             if self._is_long(value, prompt, most):
                 part = LongTexts(
                     read,
-                    self.max_length,
+                    room,
                     self._cut(value, truncation),
                     self._before(value, prompt),
                     self._around(value, prompt),
@@ -223,7 +232,7 @@ class Tokenizer:
                     self._reach,
                 ).part(value)
             [found] = self._encode_each([part.value], *options, with_info=with_info)
-            yield part.placed(found, value)
+            yield finish(part.placed(found, value))
 
     def _cut(self, value: Value, truncation: Truncation) -> Cut:
         """Return how an input is truncated."""
@@ -241,12 +250,16 @@ class Tokenizer:
         values: Sequence[Value],
         prompt: str,
         kept: Truncation | None,
+        room: int,
         special_tokens: SpecialTokens,
         empty_texts: EmptyTexts,
         *,
         with_info: bool,
     ) -> Iterator[Tokenized]:
-        """Yield the result for each input, read whole; `kept` None: of any length."""
+        """Yield the result for each input, read whole; `kept` None: of any length.
+
+        `room`: tokens that truncation leaves.
+        """
         bare = not (prompt or with_info)  # without offsets, which are a quarter of the work
         read = [self._prompted(value, prompt) for value in values] if prompt else values
         for value, whole, encoding in zip(
@@ -259,7 +272,7 @@ class Tokenizer:
             special = self._spelled.marks(encoding, whole, special_tokens) if with_info else None
             before = "" if whole is value else prompt
             cut = None if kept is None else self._cut(value, kept)
-            yield self._tokenized(encoding, before, cut, special, special_tokens)
+            yield self._tokenized(encoding, before, cut, room, special, special_tokens)
 
     def _prompted(self, value: Value, prompt: str) -> Value:
         """Return an input with a prompt before it, unless a template places the prompt."""
@@ -341,6 +354,7 @@ class Tokenizer:
         encoding: Encoding,
         prompt: str,
         truncation: Cut | None,
+        room: int,
         special: Sequence[bool] | None,
         special_tokens: SpecialTokens,
     ) -> Tokenized:
@@ -350,17 +364,18 @@ class Tokenizer:
             encoding: encoding of the prompt and the input.
             prompt: the prompt; may be empty.
             truncation: as in `encode`; None: any length.
+            room: tokens that it leaves.
             special: True for each special token; None: only ids are requested.
             special_tokens: see `encode`.
         """
         length, kept = len(encoding), None
         of_prompt = prompt_tokens(encoding, len(prompt)) if prompt else None
-        if truncation is not None and length > self.max_length:
+        if truncation is not None and length > room:
             stays = np.array(encoding.special_tokens_mask, dtype=np.bool_)
             if of_prompt is not None:
                 stays |= of_prompt
             second = np.array([text == 1 for text in encoding.sequence_ids])
-            kept = truncate(stays, second, self.max_length, truncation, prompt=bool(prompt))
+            kept = truncate(stays, second, room, truncation, prompt=bool(prompt))
         ids = np.array(encoding.ids, dtype=np.int64)
         segments = np.array(encoding.type_ids, dtype=np.int64) if self._segments else None
         if kept is not None:

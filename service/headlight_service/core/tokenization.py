@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,6 +11,7 @@ from headlight.outputs.spans import SUM_BYTES, check_all_spans
 from headlight.refusals import path_of
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.prompts import Prompt
+from headlight.runtime.bundle.roles import RoleRules
 from headlight.runtime.encode_items import EncodeItem, Selection, item_of
 from headlight.runtime.spans.span_items import SpanItems, place_all
 from headlight.runtime.tokenization.input_checks import (
@@ -17,6 +19,7 @@ from headlight.runtime.tokenization.input_checks import (
     not_taken,
     too_many_tokens,
 )
+from headlight.runtime.tokenization.input_roles import NO_RULES
 from headlight.runtime.values import Floats, Tokenized
 from headlight.spec import EmptyTexts, SpecialTokens
 from headlight_service.core.requests.request import Input, Pair, Request, TokenIds
@@ -40,7 +43,8 @@ class TokenizationJob(NamedTuple):
         limit: whether the tokens of one input are limited.
         prompt: prompt before each single text.
         most: characters of one input that may be read if it is truncated.
-        first_prompt: prompt before the first input instead; None: the same as before all.
+        rules: of the inputs' role.
+        first: prompt and rules of the first input instead; None: the same as of all.
         sliced: whether inputs of more tokens are read and computed in slices.
     """
 
@@ -55,7 +59,8 @@ class TokenizationJob(NamedTuple):
     special_tokens: SpecialTokens
     empty_texts: EmptyTexts
     most: int
-    first_prompt: str | None = None
+    rules: RoleRules = NO_RULES
+    first: tuple[str, RoleRules] | None = None
     sliced: bool = False
 
 
@@ -87,7 +92,7 @@ def tokenizing_job(request: Request, model: ServedModel) -> TokenizationJob:
 def sided_job(
     request: Request, model: ServedModel, first: Prompt, others: Prompt, *, with_info: bool
 ) -> TokenizationJob:
-    """Return the job of a request whose first input has another prompt than the others.
+    """Return the job of a request whose first input is a query, with a prompt of its own.
 
     Raises:
         InvalidInput: naming the field.
@@ -99,15 +104,17 @@ def sided_job(
     ]
     most = model.limits.max_request_tokens
     job = _made(request, model, sizes, others, with_info, most, limit=True)
-    return job._replace(first_prompt=first.text)
+    rules = model.runtime.rules
+    return job._replace(first=(first.text, rules("query")), rules=rules("document"))
 
 
 def _job(
     request: Request, model: ServedModel, with_info: bool, max_tokens: int, *, limit: bool
 ) -> TokenizationJob:
     prompt, most = model.default_prompt, model.limits.max_items
-    if request.prompt_name is not None or request.prompt_text is not None:
-        prompt = model.runtime.prompts.choose(request.prompt_name, request.prompt_text)
+    chosen = request.prompt_name, request.prompt_text, request.role
+    if chosen != (None, None, None):
+        prompt = model.runtime.prompts.choose(*chosen)
     if not 1 <= len(request.inputs) <= most:
         raise InvalidInput("inputs", Reason.ENTRIES, count=len(request.inputs), most=most)
     sizes = _sizes(request.inputs, model, prompt, _room(request, model, limit=limit))
@@ -136,6 +143,7 @@ def _made(
         request.special_tokens or model.special_tokens,
         request.empty_texts or model.empty_texts,
         model.max_characters_read,
+        model.runtime.rules(request.role),
     )
 
 
@@ -207,10 +215,10 @@ def tokenized(
         InvalidInput: naming the input at fault.
     """
     tokens = place = 0
-    for together, prompt in _prompted(job):
+    for together, prompt, rules in _prompted(job):
         if cancelled():
             return
-        results = _read(together, prompt, job, runtime)
+        results = _read(together, prompt, rules, job, runtime)
         for value in together:
             try:
                 result = next(results)
@@ -279,13 +287,13 @@ def kind_of(value: Input) -> str:
     return "text" if isinstance(value, str) else "pair" if isinstance(value, Pair) else "ids"
 
 
-def _prompted(job: TokenizationJob) -> Iterator[tuple[Sequence[Input], str]]:
-    """Yield the inputs in order, in groups that are read together, and their prompt."""
-    if job.first_prompt is not None:
-        yield job.inputs[:1], job.first_prompt
+def _prompted(job: TokenizationJob) -> Iterator[tuple[Sequence[Input], str, RoleRules]]:
+    """Yield the inputs in order, in groups that are read together, their prompt and their rules."""
+    if job.first is not None:
+        yield job.inputs[:1], *job.first
         job = job._replace(inputs=job.inputs[1:], sizes=job.sizes[1:])
     for together in [job.inputs] if len(job.inputs) == 1 else _portions(job):
-        yield together, job.prompt
+        yield together, job.prompt, job.rules
 
 
 def _portions(job: TokenizationJob) -> Iterator[Sequence[Input]]:
@@ -302,12 +310,17 @@ def _portions(job: TokenizationJob) -> Iterator[Sequence[Input]]:
 
 
 def _read(
-    together: Sequence[Input], prompt: str, job: TokenizationJob, runtime: Runtime
+    together: Sequence[Input],
+    prompt: str,
+    rules: RoleRules,
+    job: TokenizationJob,
+    runtime: Runtime,
 ) -> Iterator[Tokenized]:
     """Yield tokenised inputs, all ids or all texts; an invalid one raises at its turn."""
     ids = [value for value in together if isinstance(value, TokenIds)]
     if ids:
-        return (runtime.check_ids(each.ids, each.segments, with_info=job.with_info) for each in ids)
+        check = functools.partial(runtime.check_ids, with_info=job.with_info, rules=rules)
+        return (check(each.ids, each.segments) for each in ids)
     if runtime.tokenizer is None:
         raise RuntimeError("text was accepted without a tokenizer. This is a bug.")
     texts = [value for value in together if not isinstance(value, TokenIds)]
@@ -320,4 +333,5 @@ def _read(
         special_tokens=job.special_tokens,
         empty_texts=job.empty_texts,
         most=job.most,
+        rules=rules,
     )

@@ -12,6 +12,7 @@ from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
 from headlight.spec import (
     EmptyTexts,
+    InputRole,
     Priority,
     SpecialTokens,
     TokenChoice,
@@ -76,6 +77,7 @@ class Request:
         special_tokens: reading of special tokens spelled out in a text; None: as the service is
             configured.
         empty_texts: treatment of an empty text; None: as the service is configured.
+        role: what the inputs are to a search; None: not set.
         head_masks: mask of each input, float32 [L, H]; None: no input has one.
         dry_run: whether to only check and tokenise, and not to compute.
         waits: whether the request waits for queue tokens and answer bytes, until its deadline,
@@ -97,6 +99,7 @@ class Request:
     dry_run: bool = False
     waits: bool = False
     empty_texts: EmptyTexts | None = None
+    role: InputRole | None = None
 
     @property
     def held_bytes(self) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from headlight.comparison import PASSAGE_PROMPTS, QUERY_PROMPTS
 from headlight.errors import InvalidInput, Reason, renamed
 from headlight.interface.comparison_arguments import (
     PASSAGE,
@@ -50,9 +49,9 @@ class Compare:
             return self._job_of_pairs(request, model, selection)
         choose = model.runtime.prompts.choose
         with renamed(QUERY):
-            first = choose(request.query_prompt_name, request.query_prompt_text, QUERY_PROMPTS)
+            first = choose(request.query_prompt_name, request.query_prompt_text, "query")
         with renamed(PASSAGE):
-            others = choose(request.prompt_name, request.prompt_text, PASSAGE_PROMPTS)
+            others = choose(request.prompt_name, request.prompt_text, "document")
         return sided_job(request, model, first, others, with_info=request.spec.details)
 
     def _job_of_pairs(

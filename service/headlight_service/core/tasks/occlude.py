@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headlight.comparison import QUERY_PROMPTS
 from headlight.refusals import Path
 from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight.runtime.occluded_tokens import hidden_tokens
@@ -38,7 +37,7 @@ class Occlude:
             return encoding_job(request, model, selection)
         prompts = model.runtime.prompts
         first = prompts.choose(request.prompt_name, request.prompt_text)
-        target = prompts.choose(None, None, QUERY_PROMPTS)
+        target = prompts.choose(None, None, "query")
         return sided_job(request, model, first, target, with_info=True)
 
     def work(

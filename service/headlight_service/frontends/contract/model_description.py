@@ -40,6 +40,8 @@ def describe(model: ServedModel, models: Models) -> pb.GetModelResponse:
         labels=told.labels,
         token_labels=told.token_labels,
         activation=told.activation,
+        multi_vector_dim=told.multi_vector_dim,
+        query_tokens=told.query_tokens,
     )
     return pb.GetModelResponse(
         model=model_ref(told.ref),

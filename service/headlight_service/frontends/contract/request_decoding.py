@@ -17,6 +17,7 @@ from headlight.outputs.registry import OUTPUTS
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.tokenization.input_checks import Truncation, not_taken, too_many_tokens
 from headlight.runtime.values import Floats
+from headlight.spec import INPUT_ROLES, InputRole
 from headlight.wire.reading_codec import (
     PromptChoice,
     priority_of,
@@ -99,6 +100,7 @@ def decode_encode(
         empty_texts=known("empty_texts", "EmptyTexts", message.empty_texts)
         if message.empty_texts
         else None,
+        role=role_of(message.role),
     )
 
 
@@ -113,7 +115,13 @@ def decode_tokenize(message: pb.TokenizeRequest, model: ServedModel, client: str
         prompt_name=prompt.name,
         prompt_text=prompt.text,
         special_tokens=special_tokens_of(message.special_tokens, model.special_tokens),
+        role=role_of(message.role),
     )
+
+
+def role_of(number: int) -> InputRole | None:
+    """Return the role of inputs; None: not set. Raises InvalidInput: it is unknown."""
+    return known("role", "InputRole", number, INPUT_ROLES) if number else None
 
 
 def decode_occlude(

@@ -91,6 +91,7 @@ def decode_infer(message: oip.ModelInferRequest, models: Models, call: Call) -> 
         options.truncation,
         options.special_tokens,
         empty_texts=options.empty_texts,
+        role=options.role,
     )
     attention, most = outputs.spec.specs.get("attention"), model.limits.max_stream_output_bytes
     if attention is not None and attention.max_bytes is not None:

@@ -11,10 +11,12 @@ from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.runtime.tokenization.input_checks import TRUNCATIONS, Truncation
 from headlight.spec import (
     EMPTY_TEXTS,
+    INPUT_ROLES,
     PRIORITIES,
     SPECIAL_TOKENS,
     TRUNCATE,
     EmptyTexts,
+    InputRole,
     Priority,
     SpecialTokens,
     Truncate,
@@ -26,6 +28,7 @@ ENCODE = "headlight.v1.HeadlightService/Encode"
 MOST_CHARACTERS = 1000  # of a parameter; a prompt may be longer
 # Type of each option, by the models that have it.
 EVERYWHERE: dict[str, type] = {
+    "role": str,
     "prompt_name": str,
     "prompt": str,
     "truncate": str,
@@ -66,6 +69,7 @@ class Options(NamedTuple):
     truncation: Truncation | None
     special_tokens: SpecialTokens | None
     empty_texts: EmptyTexts | None
+    role: InputRole | None
 
 
 def decode_options(parameters: Mapping[str, oip.InferParameter], kind: Kind) -> Options:
@@ -92,6 +96,7 @@ def decode_options(parameters: Mapping[str, oip.InferParameter], kind: Kind) -> 
         raise InvalidInput("parameters.prompt", Reason.TWO_OF_PROMPT)
     truncate = one_of("truncate", values.get("truncate"), TRUNCATE)
     special = one_of("special_tokens", values.get("special_tokens"), SPECIAL_TOKENS)
+    role = one_of("role", values.get("role"), INPUT_ROLES)
     empty = one_of("empty_texts", values.get("empty_texts"), EMPTY_TEXTS)
     return Options(
         tuple(sorted((name, value) for name, value in values.items() if name in FORM)),
@@ -102,6 +107,7 @@ def decode_options(parameters: Mapping[str, oip.InferParameter], kind: Kind) -> 
         None if truncate is None else TRUNCATIONS[cast(Truncate, truncate)],
         cast(SpecialTokens | None, special),
         cast(EmptyTexts | None, empty),
+        cast(InputRole | None, role),
     )
 
 

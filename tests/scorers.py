@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -84,12 +83,12 @@ ROLES = {
 
 def bundle(factory: pytest.TempPathFactory, name: str) -> Path:
     """Return the bundle of one of MAKERS, written once for all tests."""
-    roles = ROLES if name == "multi_vector" else {}
+    roles = ROLES if name == "multi_vector" else None
     return once(factory, name, lambda out: write(out, MAKERS[name](), roles)) / "bundle"
 
 
 def write(
-    folder: Path, config: EncoderConfig, roles: Mapping[str, RoleRules] = MappingProxyType({})
+    folder: Path, config: EncoderConfig, roles: Mapping[str, RoleRules] | None = None
 ) -> Path:
     """Write a bundle of a model with random weights, checked by the real exporter.
 
@@ -99,7 +98,7 @@ def write(
     from headlight_export.writer.bundle_writer import export_origin
 
     origin = read_origin(write_checkpoint(folder / "checkpoint", config))
-    recipe = dataclasses.replace(origin.recipe, roles=roles)
+    recipe = dataclasses.replace(origin.recipe, roles=roles or {})
     origin = dataclasses.replace(origin, recipe=recipe)
     export_origin(origin, folder / "bundle", name=folder.name)
     return folder / "bundle"

@@ -18,7 +18,8 @@ EVIDENCE_METHODS: tuple[EvidenceMethod, ...] = ("late_interaction", "occlusion",
 EvidenceUnit = Literal["token", "word", "sentence", "span"]
 EVIDENCE_UNITS: tuple[EvidenceUnit, ...] = ("token", "word", "sentence", "span")
 LOGIT = "logit"  # the measure of the scores of a model that reranks
-# The prompts that queries and passages have by default: the first that the model has.
+# Of a model of many vectors: the sum over the query's of the largest product with a passage's.
+MAX_SIM = "max_sim"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +118,9 @@ class Evidence(_Weighted):
         matched_cosines: float32 [query tokens], those cosines.
         query: of a model that reranks: the query's units in this pair; their characters are those
             of the query.
-        special: of a model that reranks, by attention: the other tokens of the pair, which have no
-            characters.
+        special: of a model that reranks, by attention: the other tokens of the pair; of a model of
+            many vectors, by late interaction: the passage's other tokens, so that all weights sum
+            to the score. They have no characters.
     """
 
     method: EvidenceMethod
@@ -145,7 +147,7 @@ class PassageComparison:
         tokens: the passage's tokens, or those of the pair of the query and the passage; None if
             only scores were requested.
         compared_tokens: the tokens on the second axis of `matrix`: those that are neither special
-            nor of the prompt; of ids, all.
+            nor of the prompt; of ids, all; of a model of many vectors, those that have one.
         matrix: cosines, float32 or float16 [query tokens, compared tokens]; None: not requested.
     """
 
@@ -185,10 +187,11 @@ class Comparison:
 
     Attributes:
         similarity: the measure of the scores; larger is more similar. "logit" of a model that
-            reranks.
+            reranks, "max_sim" of a model of many vectors and no pooled one.
         passages: in the order of the request, or by descending score.
         query: the query's tokens; None if only scores were requested, and of a model that reranks.
-        query_tokens: the query's tokens that late interaction compares; of ids, all.
+        query_tokens: the query's tokens that late interaction compares; of ids, all; of a model of
+            many vectors, those that have one.
         model: the weights.
     """
 

@@ -168,6 +168,14 @@ class ModelDescription:
         """Whether it gives one score of a text or a pair."""
         return len(self.labels) == 1 and not self.token_labels
 
+    @property
+    def score_output(self) -> str:
+        """The output that a comparison scores: "scores", "pooled" or "multi_vector"."""
+        if self.reranks:
+            return "scores"
+        many = self.multi_vector_dim and "pooled" not in self.outputs
+        return "multi_vector" if many else "pooled"
+
     def __repr__(self) -> str:
         return (
             f"<ModelDescription {self.name} {self.version}, {self.precision} on {self.provider}: "

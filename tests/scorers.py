@@ -99,6 +99,7 @@ def write(
 
     origin = read_origin(write_checkpoint(folder / "checkpoint", config))
     recipe = dataclasses.replace(origin.recipe, roles=roles or {})
-    origin = dataclasses.replace(origin, recipe=recipe)
+    task = "multi_vector" if roles else origin.task
+    origin = dataclasses.replace(origin, recipe=recipe, task=task)
     export_origin(origin, folder / "bundle", name=folder.name)
     return folder / "bundle"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headlight.comparison import CompareSpec, Comparison
+from headlight.description import ModelDescription
 from headlight.errors import renamed
 from headlight.interface.arguments import Input
 from headlight.results import ModelRef
@@ -20,14 +21,16 @@ from headlight.runtime.encode_items import Selection
 from headlight.runtime.local_results import Prepared
 
 
-def selection_of(spec: CompareSpec, select: Callable[..., Selection], *, pairs: bool) -> Selection:
+def selection_of(
+    spec: CompareSpec, select: Callable[..., Selection], model: ModelDescription
+) -> Selection:
     """Resolve the outputs that a comparison needs; `select` is that of the encoder.
 
     Raises:
         InvalidInput: naming the evidence.
     """
     with renamed(evidence_names(spec)):
-        return select(**comparison_outputs(spec, pairs=pairs))
+        return select(**comparison_outputs(spec, model))
 
 
 def plan_of(

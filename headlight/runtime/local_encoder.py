@@ -337,7 +337,7 @@ class LocalEncoder(Encoder):
         with self._used():
             pairs = self._description.reranks
             spec = checked_request(query, passages, spec, pairs=pairs)
-            selection = selection_of(spec, self.select, pairs=pairs)
+            selection = selection_of(spec, self.select, self._description)
             prepare = functools.partial(self._prepared, selection=selection, with_info=spec.details)
             inputs: list[Input] = [query, *passages]
             if pairs:
@@ -356,7 +356,9 @@ class LocalEncoder(Encoder):
                     prepared += prepare(passages, passage_reading)
             plan = plan_of(spec, self.bundle.manifest, inputs, prepared)
             items = plan.items([each.item for each in prepared])
-            numbers = self._drive(compare(plan, items, self.select(**scores(pairs=pairs))))
+            numbers = self._drive(
+                compare(plan, items, self.select(**scores(self._description.score_output)))
+            )
             return comparison_of(plan, prepared, numbers, self._description.ref)
 
     def _occlusion(

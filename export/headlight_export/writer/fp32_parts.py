@@ -50,7 +50,7 @@ def write_parts(
     config, limits = origin.encoder.config, tolerances(own_error)
     head, vectors = config.score_head, config.multi_vector_head
     # Vectors of a model that was trained for scores or terms compare nothing.
-    left = () if head is None and config.term_head is None else ("pooled", "spans")
+    left = () if origin.task == "embed" else ("pooled", "spans")
     architecture = Architecture(
         positions=config.positions,
         layers=config.layers,

@@ -67,6 +67,7 @@ class Compared(ListWork[pb.CompareRequest]):
         )
         # A pair has the query's tokens, and its evidence units of both and of other tokens.
         queries = 0 if pairs else min(tokens + len(prompt.encode()), model.max_length)
+        queries = max(queries, model.query_tokens)
         evidence_bytes = (3 if pairs else 1) * EVIDENCE_BYTES + MATCH_BYTES * queries
         item_bytes = PASSAGE_BYTES + len(spec.evidence) * evidence_bytes
         token_bytes = self._token_bytes(spec, queries)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headlight.comparison import LOGIT, CompareSpec, EvidenceSpec
+from headlight.comparison import LOGIT, MAX_SIM, CompareSpec, EvidenceSpec
+from headlight.description import ModelDescription
 from headlight.errors import InvalidInput, Reason
 from headlight.outputs.maps.resolved_spec import ATTENTION, is_one_token
 from headlight.outputs.maps.token_units import Places, Units, pooled_token
@@ -29,10 +30,10 @@ from headlight.runtime.comparison.late_interaction import BLOCK
 from headlight.runtime.encode_items import EncodeItem
 from headlight.runtime.plans.plan import OccludedUnit
 from headlight.runtime.values import Ids, Tokenized
-from headlight.spec import NUMBER_BYTES, AttentionSpec, TokensSpec
+from headlight.spec import NUMBER_BYTES, AttentionSpec, MultiVectorSpec, TokensSpec
 
 FLOAT_BYTES = 4
-UNIT_ROWS = TokensSpec(normalize=True)
+UNIT_ROWS, MANY_VECTORS = TokensSpec(normalize=True), MultiVectorSpec()
 
 
 class PlannedUnits(NamedTuple):
@@ -41,7 +42,8 @@ class PlannedUnits(NamedTuple):
     Attributes:
         passage: those of the passage.
         query: those of the query, if the model reads both as a pair.
-        special: of attention within a pair: its other tokens.
+        special: of attention within a pair, its other tokens; of late interaction of a model of
+            many vectors, the passage's.
     """
 
     passage: EvidenceUnits
@@ -66,11 +68,13 @@ class PlannedPassage(NamedTuple):
     Attributes:
         compared: int64 [p], the tokens that late interaction compares; none of a pair.
         units: the units of each requested evidence.
+        length: tokens of the passage.
         attending: int64 [q], of a pair: the tokens whose attention is evidence.
     """
 
     compared: Ids
     units: tuple[PlannedUnits, ...] = ()
+    length: int = 0
     attending: Ids = NO_TOKENS
 
 
@@ -84,7 +88,9 @@ class ComparisonLayout:
         passages: the tokens of each passage.
         occluded: units to hide, one after the other, passage by passage.
         measure: the similarity of pooled vectors; see `headlight.interface.similarity`. Of a model
-            that reranks LOGIT: it reads pairs, so the query is no input of its own.
+            that reranks LOGIT: it reads pairs, so the query is no input of its own. Of one with
+            many vectors and no pooled one MAX_SIM.
+        vectors: output with the vectors that late interaction compares.
     """
 
     spec: CompareSpec
@@ -92,6 +98,7 @@ class ComparisonLayout:
     passages: tuple[PlannedPassage, ...]
     occluded: tuple[OccludedUnit, ...] = ()
     measure: str = "cosine"
+    vectors: str = "tokens"
 
     @property
     def of_pairs(self) -> bool:
@@ -141,7 +148,7 @@ class ComparisonLayout:
                 item.placed(attention=mean_row(len(item.ids), each.attending))
                 for item, each in zip(items, self.passages, strict=True)
             ]
-        if not self.spec.token_vectors:
+        if not self.spec.token_vectors or self.vectors != "tokens":
             return list(items)
         rows = [self.query, *(each.compared for each in self.passages)]
         return [item.placed(tokens=own) for item, own in zip(items, rows, strict=True)]
@@ -152,17 +159,27 @@ def mean_row(length: int, tokens: Ids) -> Places:
     return Places(length, queries=Units(tokens, np.zeros(1, np.int64)))
 
 
-def scores(*, pairs: bool) -> dict[str, Any]:
-    """Return the outputs that give a score, as keywords of `Runtime.select`."""
-    return {"pooled": False, "scores": ALL} if pairs else {"pooled": True}
+def scores(output: str) -> dict[str, Any]:
+    """Return the request of the output that gives a score, as keywords of `Runtime.select`."""
+    choices = {"pooled": True, "scores": ALL, "multi_vector": MANY_VECTORS}
+    return {"pooled": False, output: choices[output]}
 
 
-def comparison_outputs(spec: CompareSpec, *, pairs: bool = False) -> dict[str, Any]:
-    """Return the outputs to request of query and passages, as keywords of `Runtime.select`."""
+def comparison_outputs(spec: CompareSpec, model: ModelDescription) -> dict[str, Any]:
+    """Return the outputs to request of query and passages, as keywords of `Runtime.select`.
+
+    Raises:
+        InvalidInput: the model has no vector of a text, and evidence is its attention.
+    """
     attention = next((each for each in spec.evidence if each.method == "attention"), None)
+    pairs = model.reranks
+    if attention is not None and model.score_output == "multi_vector":
+        field = "evidence", spec.evidence.index(attention), "method"
+        raise InvalidInput(field, Reason.NO_POOLED_ATTENTION)
+    vectors = {"multi_vector": MANY_VECTORS} if model.multi_vector_dim else {"tokens": UNIT_ROWS}
     return {
-        **scores(pairs=pairs),
-        "tokens": UNIT_ROWS if spec.token_vectors else None,
+        **scores(model.score_output),
+        **(vectors if spec.token_vectors else {}),
         "attention": None
         if attention is None
         else AttentionSpec(
@@ -207,6 +224,9 @@ def layout_of(
     """
     pairs = [value for value in values if isinstance(value, tuple) and isinstance(value[0], str)]
     measure = LOGIT if pairs else manifest.similarity or "cosine"
+    many = manifest.architecture.multi_vector_dim > 0
+    if many and "pooled" not in manifest.outputs:
+        measure = MAX_SIM
     if not spec.details:
         passages = (PlannedPassage(NO_TOKENS),) * (len(inputs) - (0 if pairs else 1))
         return ComparisonLayout(spec, NO_TOKENS, passages, measure=measure)
@@ -217,19 +237,31 @@ def layout_of(
     for place, (tokenized, value) in enumerate(zip(inputs[1:], values[1:], strict=True)):
         text = value if isinstance(value, str) else None
         compared, found = compared_tokens(tokenized), list[PlannedUnits]()
+        matched = matched_tokens(tokenized) if many else compared
         made = dict[tuple[object, ...], EvidenceUnits]()  # methods often have the same units
         for at, each in enumerate(spec.evidence):
             hides = each.method == "occlusion"
-            tokens = _without_pooled(compared, manifest.pooling, tokenized) if hides else compared
+            tokens = compared
+            if hides and measure != MAX_SIM:
+                tokens = _without_pooled(compared, manifest.pooling, tokenized)
             key = each.unit, each.spans[place : place + 1], len(tokens)
             if key not in made:
                 made[key] = units_of(each, place, tokenized, text, tokens, f"evidence[{at}]")
-            found.append(PlannedUnits(made[key]))
+            special = None
+            if many and each.method == "late_interaction":
+                special = single_tokens(len(tokenized.ids), [compared])
+            found.append(PlannedUnits(made[key], special=special))
             if hides:
                 hidden += _occluded_units(place, made[key], tokenized)
-        planned.append(PlannedPassage(compared, tuple(found)))
-    query = compared_tokens(inputs[0])
-    return ComparisonLayout(spec, query, tuple(planned), tuple(hidden), measure)
+        planned.append(PlannedPassage(matched, tuple(found), len(tokenized.ids)))
+    query = matched_tokens(inputs[0]) if many else compared_tokens(inputs[0])
+    vectors = "multi_vector" if many else "tokens"
+    return ComparisonLayout(spec, query, tuple(planned), tuple(hidden), measure, vectors)
+
+
+def matched_tokens(tokenized: Tokenized) -> Ids:
+    """Return the tokens with a vector of their own in a model of many vectors: int64 [m]."""
+    return np.arange(len(tokenized.ids)) if tokenized.matched is None else tokenized.matched
 
 
 def _pairs(
@@ -265,7 +297,7 @@ def _pairs(
                 hidden += [
                     OccludedUnit(place, tokens) for side in units.hidden for tokens in side.each()
                 ]
-        planned.append(PlannedPassage(NO_TOKENS, tuple(found), sides[later]))
+        planned.append(PlannedPassage(NO_TOKENS, tuple(found), attending=sides[later]))
     return tuple(planned), tuple(hidden)
 
 

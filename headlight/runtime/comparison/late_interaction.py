@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headlight.runtime.values import Floats, Ids
 
@@ -51,12 +52,20 @@ def best_matches(query: Floats, passage: Floats) -> Matches:
     return Matches(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
+def max_sim(query: Floats, passage: Floats) -> float:
+    """Return the sum over the query's vectors of the largest product with one of the passage's.
+
+    0 if one side has none. Khattab & Zaharia 2020, equation 3.
+    """
+    return float(best_matches(query, passage).cosines.sum(dtype=np.float64))
+
+
 def max_sim_mean(found: Matches) -> float:
     """Return the mean of the largest cosines; 0 if there are none."""
     return float(found.cosines.mean(dtype=np.float64)) if len(found.cosines) else 0.0
 
 
-def token_parts(found: Matches, count: int) -> Floats:
-    """Return the part of `max_sim_mean` that comes from each of `count` tokens: float32 [count]."""
+def token_parts(found: Matches, count: int) -> NDArray[np.float64]:
+    """Return the part of the sum of cosines that comes from each of `count` tokens: [count]."""
     parts = np.bincount(found.rows, found.cosines, minlength=count)
-    return (parts / max(1, len(found.rows))).astype(np.float32)
+    return parts.astype(np.float64)

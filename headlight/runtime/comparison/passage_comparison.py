@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headlight.comparison import CompareSpec, Evidence, PassageComparison, UnitWeights
+from headlight.comparison import MAX_SIM, CompareSpec, Evidence, PassageComparison, UnitWeights
 from headlight.interface.similarity import similarity
 from headlight.outputs.vector_forms import halve
 from headlight.results import TokenList
@@ -17,6 +17,7 @@ from headlight.runtime.comparison.late_interaction import (
     Matches,
     best_matches,
     matches,
+    max_sim,
     max_sim_mean,
     token_cosines,
     token_parts,
@@ -90,7 +91,7 @@ class ComparisonNumbers:
         if self._plan.of_pairs:
             passages = list(results)
         else:
-            self._query = query["pooled"]
+            self._query = query["multi_vector" if self._plan.measure == MAX_SIM else "pooled"]
         self._passages = [
             self._numbers(place, score, query, passage)
             for place, (score, passage) in enumerate(
@@ -122,6 +123,8 @@ class ComparisonNumbers:
         if self._plan.of_pairs:
             logits: list[float] = np.stack([each["scores"] for each in results])[:, 0].tolist()
             return logits
+        if self._plan.measure == MAX_SIM:
+            return [max_sim(self._query, each["multi_vector"]) for each in results]
         vectors = pooled_rows(results)
         similarities: list[float] = similarity(self._plan.measure, self._query, vectors)[0].tolist()
         return similarities
@@ -131,11 +134,12 @@ class ComparisonNumbers:
     ) -> PassageNumbers:
         spec, planned = self._plan.spec, self._plan.passages[place]
         cosines = matched = None
-        if query.tokens is not None and passage.tokens is not None:
+        if spec.token_vectors:
+            sides = query[self._plan.vectors], passage[self._plan.vectors]
             if spec.matrix is None:
-                matched = best_matches(query.tokens, passage.tokens)
+                matched = best_matches(*sides)
             else:
-                cosines = token_cosines(query.tokens, passage.tokens)
+                cosines = token_cosines(*sides)
                 matched = matches(cosines)
         numbers = PassageNumbers(place, score, None, [], planned.compared, None)
         if spec.late_interaction and matched is not None:
@@ -147,10 +151,16 @@ class ComparisonNumbers:
             if wanted.method == "late_interaction" and matched is not None:
                 found.matched = Matches(planned.compared[matched.rows], matched.cosines)
                 parts = token_parts(matched, len(planned.compared))
-                found.weights = units.passage.sums(_spread(parts, planned.compared))
+                if self._plan.measure != MAX_SIM:
+                    parts /= max(1, len(matched.rows))
+                weights = np.zeros(planned.length, np.float32)
+                weights[planned.compared] = parts
+                found.weights = units.passage.sums(weights)
+                if found.special is not None:
+                    found.special.weights = found.special.units.sums(weights)
             elif wanted.method == "attention" and passage.attention is not None:
-                sides = [found, found.query, found.special]
-                for side in (each for each in sides if each is not None):
+                every = [found, found.query, found.special]
+                for side in (each for each in every if each is not None):
                     side.weights = side.units.sums(passage.attention.reshape(-1))
             numbers.evidence.append(found)
         return numbers
@@ -162,13 +172,6 @@ def _unweighted(units: PlannedUnits) -> EvidenceNumbers:
         None if side is None else UnitNumbers(side, none) for side in (units.query, units.special)
     )
     return EvidenceNumbers(units.passage, none, query=query, special=special)
-
-
-def _spread(weights: Floats, tokens: Ids) -> Floats:
-    """Return weights by token of the passage, zeros for all others."""
-    whole = np.zeros(int(tokens[-1]) + 1 if len(tokens) else 0, np.float32)
-    whole[tokens] = weights
-    return whole
 
 
 def passage_result(

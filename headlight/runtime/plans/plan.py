@@ -101,8 +101,12 @@ def waves(
 
 
 def hidden_item(item: EncodeItem, unit: OccludedUnit, outputs: Selection) -> EncodeItem:
-    """Return an item with hidden tokens and other outputs."""
-    return item._replace(selection=outputs, places=NOWHERE, occluded=unit.tokens)
+    """Return an item with hidden tokens and other outputs; a hidden token has no vector."""
+    places, matched = NOWHERE, item.places.get("multi_vector")
+    if matched is not None:
+        places = {"multi_vector": np.setdiff1d(matched, unit.tokens)}
+    hidden = (*item.occluded, *unit.tokens)
+    return item._replace(selection=outputs, places=places, occluded=hidden)
 
 
 def pooled_rows(results: Sequence[ItemResult]) -> Floats:

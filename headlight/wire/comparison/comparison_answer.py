@@ -10,6 +10,7 @@ import numpy as np
 
 from headlight.comparison import (
     LOGIT,
+    MAX_SIM,
     CompareSpec,
     Evidence,
     EvidenceSpec,
@@ -25,7 +26,7 @@ from headlight.spec import Span
 from headlight.wire.answer_checks import check_model, check_token_list, finite_numbers, texts_of
 from headlight.wire.client_codec import from_token_info
 
-SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan", LOGIT)
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,8 +89,8 @@ class ExpectedComparison:
             BadAnswer: the answer does not fit the request.
         """
         check_model(response.model, self.model, self.name)
-        of_pairs = response.similarity == LOGIT
-        if response.similarity not in SIMILARITIES or of_pairs != self.model.reranks:
+        measures = {"scores": (LOGIT,), "multi_vector": (MAX_SIM,), "pooled": SIMILARITIES}
+        if response.similarity not in measures[self.model.score_output]:
             raise malformed(f"similarity is {response.similarity[:40]!r}")
         compared = list(response.passages)
         if [each.index for each in compared] != list(range(len(passages))):
@@ -159,7 +160,9 @@ class ExpectedComparison:
             query = self._weighted(
                 f"{field}.query", requested.top_k, message.query, count, texts_of(given)[:1]
             )
-        of_rest = self.model.reranks and requested.method == "attention"
+        of_rest = (self.model.reranks and requested.method == "attention") or (
+            self.model.multi_vector_dim > 0 and requested.method == "late_interaction"
+        )
         if of_rest:
             special = self._weighted(f"{field}.special", None, message.special, count, ())
         has = message.HasField("query"), message.HasField("special")

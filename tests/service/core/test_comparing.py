@@ -123,7 +123,7 @@ class Small:
 
 async def test_too_many_token_vectors_are_refused_by_name(serve: Serve) -> None:
     spec = CompareSpec(late_interaction=True)
-    outputs = OutputSpec(**comparison_outputs(spec), token_info=True)
+    outputs = OutputSpec(**comparison_outputs(spec, FakeRuntime().model()), token_info=True)
     async with serve(
         max_output_bytes=1 << 20, max_unary_response_bytes=1 << 19, **ROOMY
     ) as service:
@@ -142,7 +142,7 @@ async def test_a_stream_holds_the_vectors_until_they_are_compared_and_then_the_a
     serve: Serve,
 ) -> None:
     spec, window = CompareSpec(late_interaction=True), AnswerWindow(1 << 30, 0)
-    outputs = OutputSpec(**comparison_outputs(spec), token_info=True)
+    outputs = OutputSpec(**comparison_outputs(spec, FakeRuntime().model()), token_info=True)
     async with serve() as service:
         service.engine.gate.clear()
         wanted = ComparisonRequest(["word", "word " * 500], outputs, spec=spec)

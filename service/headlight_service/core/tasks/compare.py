@@ -22,12 +22,12 @@ from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight.runtime.plans.compare import compare
 from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.models import ServedModel
-from headlight_service.core.requests.request import VECTORS, ComparisonRequest, OutputSpec
+from headlight_service.core.requests.request import ComparisonRequest, OutputSpec
 from headlight_service.core.slices import Slices
 from headlight_service.core.tasks.task import WAVES, Work, numbers_answer, prepare
 from headlight_service.core.tokenization import TokenizationJob, encoding_job, sided_job
 
-LOGITS = OutputSpec(**scores(pairs=True))
+SCORES = {name: OutputSpec(**scores(name)) for name in ("pooled", "scores", "multi_vector")}
 
 
 class Compare:
@@ -93,7 +93,7 @@ class Compare:
         plan = compare(
             layout,
             items,
-            model.select(LOGITS if layout.of_pairs else VECTORS),
+            model.select(SCORES[model.description.score_output]),
             most_tokens=model.limits.max_request_tokens // WAVES,
         )
         return Work(

@@ -46,7 +46,7 @@ def decode_compare(
     of_query, of_passages = message.WhichOneof("query_prompt"), message.WhichOneof("passage_prompt")
     return ComparisonRequest(
         inputs,
-        OutputSpec(**comparison_outputs(spec, pairs=pairs), token_info=spec.details),
+        OutputSpec(**comparison_outputs(spec, model.description), token_info=spec.details),
         model.key,
         message.ByteSize(),
         deadline,

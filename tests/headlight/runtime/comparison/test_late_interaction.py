@@ -11,6 +11,7 @@ from headlight.runtime.comparison.late_interaction import (
     Matches,
     best_matches,
     matches,
+    max_sim,
     max_sim_mean,
     token_cosines,
     token_parts,
@@ -32,10 +33,11 @@ def test_max_sim_is_that_of_loops(queries: int, tokens: int) -> None:
     assert max_sim_mean(found) == pytest.approx(expected, abs=1e-6)
 
 
-def test_parts_of_tokens_sum_to_the_mean() -> None:
+def test_parts_of_tokens_sum_to_the_score() -> None:
     found = matches(token_cosines(vectors(9, 3), vectors(4, 4)))
     parts = token_parts(found, 4)
-    assert parts.sum() == pytest.approx(max_sim_mean(found), abs=1e-6)
+    assert parts.sum() == pytest.approx(max_sim(vectors(9, 3), vectors(4, 4)), abs=1e-6)
+    assert parts.sum() == pytest.approx(9 * max_sim_mean(found), abs=1e-5)
     assert set(np.flatnonzero(parts)) == set(found.rows.tolist())
 
 

@@ -78,7 +78,8 @@ async def test_no_answer_is_larger_than_reserved(
         inputs = [Pair(TEXTS[0], each) for each in TEXTS[1:]]
     async with serving(cast(FakeRuntime, ranking if pairs else runtime)) as service:
         for spec in specs(METHODS[1:] if pairs else METHODS):
-            outputs = OutputSpec(**comparison_outputs(spec, pairs=pairs), token_info=spec.details)
+            made_of = comparison_outputs(spec, (ranking if pairs else runtime).model())
+            outputs = OutputSpec(**made_of, token_info=spec.details)
             request = ComparisonRequest(inputs, outputs, spec=spec, truncation="cut_end")
             form = Sized(made(name))
             handle = service.pipeline.submit(request, form)

@@ -86,9 +86,9 @@ async def test_a_client_gets_the_same(matching: Runtime) -> None:
     evidence = [EvidenceSpec(), EvidenceSpec(method="occlusion", unit="word", top_k=2)]
     wanted: dict[str, Any] = {"evidence": evidence, "late_interaction": True, "matrix": "float16"}
     expected = matching.compare(QUERY, PASSAGES, **wanted)
-    async with serving(cast(FakeRuntime, matching)) as service:
-        async with AsyncClient(service.target) as client:
-            found = await client.compare(QUERY, PASSAGES, **wanted)
+    served = cast(FakeRuntime, matching)
+    async with serving(served) as service, AsyncClient(service.target) as client:
+        found = await client.compare(QUERY, PASSAGES, **wanted)
     assert (found.similarity, found.query) == (expected.similarity, expected.query)
     for one, other in zip(found, expected, strict=True):
         assert one.score == pytest.approx(other.score, abs=1e-5)

@@ -43,6 +43,7 @@ from headlight.cli.shared_options import (
     add_connection,
     add_output,
     add_prompt,
+    add_role,
     add_texts,
     command,
     connect,
@@ -123,7 +124,7 @@ def add_tokens(commands: Any) -> None:
         ),
     )
     add_texts(made)
-    add_prompt(made)
+    add_role(add_prompt(made))
     add_output(made, ("text", "json"))
     add_connection(made)
 
@@ -218,6 +219,7 @@ def run_tokens(arguments: argparse.Namespace) -> None:
             prompt=arguments.prompt,
             prompt_name=arguments.prompt_name,
             special_tokens=arguments.special_tokens,
+            role=arguments.role,
         )
     write_result(
         arguments,

@@ -31,6 +31,7 @@ FIELDS = {
     "outputs.pooled.dtypes": "--dtype",
     "outputs.pooled.normalize": "--normalize",
     "priority": "--priority",
+    "role": "--role",
     "prompt": "--prompt",
     "prompt_name": "--prompt-name",
     "prompt_text": "--prompt",

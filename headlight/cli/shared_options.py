@@ -15,7 +15,7 @@ from headlight.client.channel import DEFAULT_TARGET, READY_SECONDS, default_targ
 from headlight.client.sync_client import Client
 from headlight.command_parser import CommandParser, examples_text
 from headlight.interface.arguments import Reading
-from headlight.spec import EMPTY_TEXTS, PRIORITIES, SPECIAL_TOKENS, TRUNCATE, Priority
+from headlight.spec import EMPTY_TEXTS, INPUT_ROLES, PRIORITIES, SPECIAL_TOKENS, TRUNCATE, Priority
 
 
 def command(
@@ -164,8 +164,9 @@ def add_text_field(group: Any) -> None:
 
 
 def add_reading(made: argparse.ArgumentParser, *, several: bool) -> None:
-    """Add options for empty and long texts, prompts and priority."""
+    """Add options for empty and long texts, roles, prompts and priority."""
     group = add_prompt(made)
+    add_role(group)
     add_long_texts(group, several=several)
     group.add_argument(
         "--empty-texts",
@@ -218,6 +219,18 @@ def add_prompt(made: argparse.ArgumentParser, what: str = "each text") -> Any:
     return group
 
 
+def add_role(group: Any) -> None:
+    """Add the option for what texts are to a search."""
+    group.add_argument(
+        "--role",
+        choices=INPUT_ROLES,
+        help=(
+            "what the texts are to a search: chooses the model's prompt, and how a model of many "
+            "vectors reads them"
+        ),
+    )
+
+
 def add_special_tokens(group: Any) -> None:
     """Add the option for special tokens in texts."""
     group.add_argument(
@@ -240,6 +253,7 @@ def reading(arguments: argparse.Namespace) -> Reading:
         prompt_name=arguments.prompt_name,
         special_tokens=arguments.special_tokens,
         empty_texts=arguments.empty_texts,
+        role=getattr(arguments, "role", None),
         priority=priority,
     )
 

@@ -171,6 +171,7 @@ def vector_settings(arguments: argparse.Namespace, nothing: Embeddings) -> dict[
         "--normalize": arguments.normalize,
         "--truncate": arguments.truncate,
         "--prompt": [arguments.prompt_name, arguments.prompt],
+        "--role": arguments.role,
         "--special-tokens": arguments.special_tokens,
         "--empty-texts": arguments.empty_texts,
     }

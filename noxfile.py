@@ -479,6 +479,16 @@ def rerank_bench(session: nox.Session) -> None:
     project(session, "-m", "bench.rerank", *session.posargs)
 
 
+@nox.session(
+    name="vectors-bench",
+    venv_backend="none",
+    requires=["serving-model", *(f"peer-{each}" for each in ("onnx", "fastembed"))],
+)
+def vectors_bench(session: nox.Session) -> None:
+    """Measure sparse and many vectors beside their peers; writes bench/results/vectors.md."""
+    project(session, "-m", "bench.vectors", *session.posargs)
+
+
 @alone("evaluate-evidence")
 def evaluate_evidence(session: nox.Session) -> None:
     """Measure what evidence and span vectors find and cost; writes bench/results/evidence.md.

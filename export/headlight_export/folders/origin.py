@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headlight.runtime.bundle.pair_template import PairTemplate
 from headlight_export.families import FAMILIES, family_of, is_own
-from headlight_export.families.score_heads import (
+from headlight_export.families.heads import (
     OF_TERMS,
     OF_TEXTS,
     read_head,

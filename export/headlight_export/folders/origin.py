@@ -16,6 +16,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from headlight.runtime.bundle.pair_template import PairTemplate
+from headlight.runtime.bundle.roles import RoleRules
 from headlight_export.families import FAMILIES, family_of, is_own
 from headlight_export.families.heads import (
     OF_TERMS,
@@ -27,6 +28,7 @@ from headlight_export.families.heads import (
 from headlight_export.families.source import COMPUTED, Config, Unfit
 from headlight_export.folders.labels import activation_of, labels_of
 from headlight_export.folders.model_folder import Refused, check_readable, read_config, read_tensors
+from headlight_export.folders.multi_vector_folder import role_rules, take_projection
 from headlight_export.folders.pair_template import (
     NEEDED,
     NoPlaces,
@@ -34,10 +36,11 @@ from headlight_export.folders.pair_template import (
     template_from_folder,
 )
 from headlight_export.folders.pooling_choice import with_pooling
-from headlight_export.folders.sentence_folder import MODULES, Recipe, read_recipe
+from headlight_export.folders.sentence_folder import MODULES, DenseLayer, Recipe, read_recipe
 from headlight_export.folders.task import (
     GENERATES,
     OF_TOKENS,
+    matches_tokens,
     other_use,
     scored,
     task_of,
@@ -92,6 +95,7 @@ class Origin:
         why: what of the folder decides the task, for the user; may be empty.
         score_tokens: ids of a decoder that scores by the tokens that it would generate.
         pair_template: of pairs; None: they are read as the tokenizer does.
+        roles: how queries and documents are read, by role; empty: as any text.
         hub: model, revision and commit, if it came from the Hub.
     """
 
@@ -105,6 +109,7 @@ class Origin:
     why: str = ""
     score_tokens: tuple[int, ...] = ()
     pair_template: PairTemplate | None = None
+    roles: Mapping[str, RoleRules] = dataclasses.field(default_factory=dict)
     hub: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -124,9 +129,10 @@ def read_origin(
         folder: a checkpoint of `headlight_model.checkpoint`, or one of Hugging Face or
             sentence-transformers.
         pooling: for folders without pooling; a key of `headlight_model.layers.pooling.POOLING`.
-        task: "embed", "rerank", "classify" or "sparse"; None: as the folder says.
+        task: one of TASKS; None: as the folder says.
         max_length: tokens to be accepted; None: the folder's limit, up to the trained length. It
-            may be larger if the positions allow it.
+            may be larger if the positions allow it. If queries have a limit of their own, it is for
+            documents.
         ids_only: serve a folder without a tokenizer, for callers that send token ids.
         pair_template: file of the text around pairs; None: the folder's, if the model needs one.
         score_tokens: one token or two of a decoder that scores by them; empty: the folder's, else
@@ -188,11 +194,16 @@ def _read_foreign(
     if score_tokens and not generates:
         raise Refused("--score-tokens is for decoders that rerank by two tokens; leave it out")
     tokens = _score_tokens(recipe, config, tokenizer, score_tokens) if generates else ()
-    terms = None
+    terms, matches = None, matches_tokens(recipe.kind, pooling, task)
     if weights_terms(recipe.kind, config, pooling, task):
         terms = _read_terms(family, config, tensors, encoder, recipe)
         recipe, pooling_source = dataclasses.replace(recipe, pooling="mean"), "of no output"
+    elif matches:
+        layers = recipe.multi_vector or take_projection(tensors)
+        recipe = dataclasses.replace(recipe, pooling="mean", multi_vector=layers)
+        pooling_source = "of no output"
     elif scores is None:
+        recipe = dataclasses.replace(recipe, multi_vector=(), roles={})
         vectors = task == "embed"
         recipe = with_pooling(recipe, config, encoder.config, pooling, for_vectors=vectors)
     else:
@@ -211,7 +222,10 @@ def _read_foreign(
     purpose = task_of(finished.config, task)
     template, source = _template(recipe, finished.config, purpose, tokenizer, pair_template)
     about += f"; pairs are read by {source}" if source else ""
-    other = None if pools or terms else other_use(recipe.kind, config)
+    longest = finished.config.max_length
+    roles = role_rules(recipe.roles, recipe.transformer, tokenizer, longest, max_length)
+    about += "".join(f"; a {role} has up to {roles[role].max_length}" for role in roles)
+    other = None if pools or terms or matches else other_use(recipe.kind, config)
     return Origin(
         encoder=finished,
         tokenizer=tokenizer,
@@ -223,6 +237,7 @@ def _read_foreign(
         why=_why(scores, other, pooling, head),
         score_tokens=tokens,
         pair_template=template,
+        roles=roles,
     )
 
 
@@ -486,18 +501,11 @@ def _finish(
         )
     if "positions.table.weight" in state:
         state["positions.table.weight"] = state["positions.table.weight"][:longest]
-    dense = []
-    for at, layer in enumerate(recipe.dense):
-        dense.append(
-            Dense(width=len(layer.weight), bias=layer.bias is not None, activation=layer.activation)
-        )
-        state |= _named(f"dense.{at}", layer.weight, layer.bias)
-    vectors = []
-    for at, layer in enumerate(recipe.multi_vector):
-        vectors.append(
-            Dense(width=len(layer.weight), bias=layer.bias is not None, activation=layer.activation)
-        )
-        state |= _named(f"multi_vector_head.{at}", layer.weight, layer.bias)
+    places = {"dense": recipe.dense, "multi_vector_head": recipe.multi_vector}
+    for place, layers in places.items():
+        for at, layer in enumerate(layers):
+            state |= _named(f"{place}.{at}", layer.weight, layer.bias)
+    vectors = tuple(map(_dense, recipe.multi_vector))
     for each in (head, terms):
         state |= {} if each is None else each.state
     finished = Encoder(
@@ -505,25 +513,29 @@ def _finish(
             config,
             pooling=recipe.pooling or config.pooling,
             include_prompt=recipe.include_prompt,
-            dense=tuple(dense),
+            dense=tuple(map(_dense, recipe.dense)),
             normalize=recipe.normalize,
             score_head=None if head is None else head.config,
             term_head=None if terms is None else terms.config,
-            multi_vector_head=MultiVectorHead(layers=tuple(vectors), normalize=recipe.unit_vectors)
+            multi_vector_head=MultiVectorHead(layers=vectors, normalize=recipe.unit_vectors)
             if vectors
             else None,
             trained_length=min(config.trained_length, longest),
             max_length=longest,
         )
     )
-    if recipe.dense and recipe.dense[0].weight.shape[1] != config.dim:
-        have, needed = recipe.dense[0].weight.shape[1], config.dim
-        raise Refused(
-            f"the first Dense takes vectors of {have} numbers, the model gives {needed}; "
-            "save the model again"
-        )
+    for layer in (*recipe.dense[:1], *recipe.multi_vector[:1]):
+        if (have := layer.weight.shape[1]) != config.dim:
+            raise Refused(
+                f"the first Dense takes vectors of {have} numbers, the model gives {config.dim}; "
+                "save the model again"
+            )
     finished.load_state_dict(state)
     return finished.eval()
+
+
+def _dense(layer: DenseLayer) -> Dense:
+    return Dense(width=len(layer.weight), bias=layer.bias is not None, activation=layer.activation)
 
 
 def _named(name: str, weight: Tensor, bias: Tensor | None) -> dict[str, Tensor]:

@@ -12,10 +12,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headlight.runtime.bundle.roles import RoleRules
 from headlight_export.folders.max_length import max_length
 from headlight_export.folders.model_folder import CONFIG, Refused, read_json, read_object
+from headlight_export.folders.multi_vector_folder import (
+    Spelled,
+    is_pylate,
+    longest_of,
+    rules_of_modules,
+    rules_of_pylate,
+    rules_of_stanford,
+)
 from headlight_export.folders.sentence_modules import (
+    TOKENS,
     DenseLayer,
     check_names,
     read_chat,
@@ -25,7 +33,15 @@ from headlight_export.folders.sentence_modules import (
     read_splade,
     read_transformer_settings,
 )
-from headlight_export.folders.task import CROSS_ENCODER, SENTENCES, SPARSE_ENCODER
+from headlight_export.folders.task import (
+    CROSS_ENCODER,
+    MULTI_VECTOR,
+    MULTI_VECTORS,
+    PYLATE,
+    SENTENCES,
+    SPARSE_ENCODER,
+    STANFORD,
+)
 
 __all__ = ["DenseLayer", "Recipe", "read_recipe", "transformer_folder"]
 
@@ -37,6 +53,11 @@ SCORING = {"Transformer": "T", "LogitScore": "L"}  # of a cross-encoder
 SCORING_ORDER = "Transformer, perhaps LogitScore"
 SPARSE = {"Transformer": "T", "MLMTransformer": "T", "SpladePooling": "S"}  # of a sparse encoder
 SPARSE_ORDER = "Transformer, SpladePooling"
+# Of a model with a vector for each token; the mask does not change vectors.
+MULTI = {"Transformer": "T", "Dense": "D", "MultiVectorMask": "M", "Normalize": "N"}
+MULTI_ORDER = "Transformer, one Dense or more, MultiVectorMask, Normalize"
+MULTI_ORDERS = {MULTI_VECTOR: "TD+(MN?|NM?)?", PYLATE: "TD+"}
+LIBRARIES = ("sentence_transformers", "pylate")  # of modules; PyLate has a Dense of its own
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 
@@ -44,6 +65,8 @@ CHAINS = {  # modules of each model_type, and their order
     SENTENCES: (KINDS, ORDER),
     CROSS_ENCODER: (SCORING, SCORING_ORDER),
     SPARSE_ENCODER: (SPARSE, SPARSE_ORDER),
+    MULTI_VECTOR: (MULTI, MULTI_ORDER),
+    PYLATE: (MULTI, "Transformer, one Dense or more"),
 }
 
 
@@ -77,7 +100,7 @@ class Recipe:
     # Of a model with a vector for each token: layers that make them, and how it reads each role.
     multi_vector: tuple[DenseLayer, ...] = ()
     unit_vectors: bool = True  # those vectors have unit length
-    roles: Mapping[str, RoleRules] = dataclasses.field(default_factory=dict)
+    roles: Spelled = dataclasses.field(default_factory=dict)
 
 
 def read_recipe(folder: Path) -> Recipe:
@@ -95,6 +118,8 @@ def read_recipe(folder: Path) -> Recipe:
         return _read_scorer(folder)
     if kind == SPARSE_ENCODER and (folder / MODULES).is_file():
         return _read_sparse(folder)
+    if kind == STANFORD or (kind in MULTI_VECTORS and (folder / MODULES).is_file()):
+        return _read_multi_vector(folder, kind)
     if kind != SENTENCES or not (folder / MODULES).is_file():
         return Recipe(
             transformer=folder,
@@ -179,6 +204,48 @@ def _read_sparse(folder: Path) -> Recipe:
     )
 
 
+def _read_multi_vector(folder: Path, kind: str) -> Recipe:
+    """Read the settings of a model with a vector for each token.
+
+    Stanford's folder has its one layer beside the encoder.
+    """
+    transformer, limits = folder, dict[str, Any]()
+    layers, unit_vectors = list[DenseLayer](), True
+    if kind == STANFORD:
+        rules = rules_of_stanford(folder)
+    else:
+        modules = _modules(folder, *CHAINS[kind])
+        letters = "".join(MULTI[each] for each, _ in modules)
+        if not re.fullmatch(MULTI_ORDERS[kind], letters):
+            chain = ", ".join(each for each, _ in modules) or "nothing"
+            raise Refused(f"{folder / MODULES} chains {chain}; supported is {CHAINS[kind][1]}")
+        by_kind = dict(modules)
+        transformer = by_kind["Transformer"]
+        limits = read_transformer_settings(transformer, by_role=kind == MULTI_VECTOR)
+        for place in [place for each, place in modules if each == "Dense"]:
+            layers.append(read_dense(place, len(layers[-1].weight) if layers else None, TOKENS))
+        if "Normalize" in by_kind:
+            check_names(by_kind["Normalize"], TOKENS)
+        unit_vectors = "N" in letters or kind == PYLATE
+        if kind == PYLATE:
+            rules = rules_of_pylate(folder / SETTINGS, read_object(folder / SETTINGS))
+        else:
+            longest = max_length(transformer, limits)
+            rules = rules_of_modules(transformer, limits, by_kind.get("MultiVectorMask"), longest)
+    settings = _settings(folder / SETTINGS)
+    return Recipe(
+        transformer=transformer,
+        kind=kind,
+        max_length=longest_of(rules),
+        lower_case=bool(limits.get("do_lower_case")),
+        prompts=settings["prompts"],
+        default_prompt=settings["default_prompt"],
+        multi_vector=tuple(layers),
+        unit_vectors=unit_vectors,
+        roles=rules,
+    )
+
+
 def transformer_folder(folder: Path) -> Path:
     """Return the folder of config.json and the weights: the first module's, or the folder itself.
 
@@ -192,8 +259,16 @@ def transformer_folder(folder: Path) -> Path:
 
 
 def _kind(folder: Path) -> str:
-    path = folder / SETTINGS
-    return str((read_object(path) if path.is_file() else {}).get("model_type", SENTENCES))
+    path, config = folder / SETTINGS, folder / CONFIG
+    settings = read_object(path) if path.is_file() else {}
+    if "model_type" in settings:
+        return str(settings["model_type"])
+    if is_pylate(settings):
+        return PYLATE
+    classes = read_object(config).get("architectures") if config.is_file() else None
+    if not (folder / MODULES).is_file() and isinstance(classes, list) and STANFORD in classes:
+        return STANFORD
+    return SENTENCES
 
 
 def _modules(
@@ -211,7 +286,7 @@ def _modules(
     for entry in entries:
         name, place = entry.get("type"), entry.get("path")
         library, _, kind = str(name).rpartition(".")
-        if library.split(".")[0] != "sentence_transformers" or kind not in kinds:
+        if library.split(".")[0] not in LIBRARIES or kind not in kinds:
             raise Refused(f"{path}: module {name} cannot be served; supported is {order}")
         if (
             not isinstance(place, str)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from headlight_export.folders.model_folder import CONFIG, Refused, read_object, read_tensors
@@ -64,14 +65,15 @@ HARMLESS = {
     },
 }
 OLD_NAMES = {"model": "model_args", "processor": "tokenizer_args", "config": "config_args"}
-
+# What modules work on: a vector of the text, or one of each token.
+POOLED, TOKENS = "sentence_embedding", "token_embeddings"
 # Of SpladePooling: logarithms behind the ReLU.
 LOGARITHMS = {"relu": 1, "log1p_relu": 2}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DenseLayer:
-    """activation(x @ weight.T + bias), applied to pooled vectors."""
+    """activation(x @ weight.T + bias), applied to pooled vectors, or to those of tokens."""
 
     weight: Tensor  # float32 [out, in]
     bias: Tensor | None  # float32 [out]
@@ -112,21 +114,20 @@ def read_pooling(folder: Path) -> tuple[str, bool, int | None]:
     )
 
 
-def read_dense(folder: Path, width: int | None) -> DenseLayer:
+def read_dense(folder: Path, width: int | None, vectors: str = POOLED) -> DenseLayer:
     """Read one dense layer.
 
     Args:
         folder: of config.json and model.safetensors.
         width: of its input vectors; None: not known.
+        vectors: that it works on, POOLED or TOKENS; also if its settings name none.
 
     Raises:
         Refused: an option, the activation, the names or the shapes of its tensors do not fit.
     """
     path = folder / CONFIG
     config = read_object(path)
-    check_names(folder)
-    if config.get("use_residual"):
-        raise Refused(f"{path}: use_residual cannot be served; train the layer without it")
+    check_names(folder, vectors, usual=vectors)
     name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     if not isinstance(name, str) or name not in ACTIVATIONS:
         known = ", ".join(key.rpartition(".")[2] for key in ACTIVATIONS)
@@ -134,15 +135,21 @@ def read_dense(folder: Path, width: int | None) -> DenseLayer:
             f"{path}: activation_function {name} cannot be served; of torch.nn these can:  {known}"
         )
     tensors = read_tensors(folder)
+    shape = [config.get("out_features"), config.get("in_features")]
+    adds = bool(config.get("use_residual"))
     expected = {"linear.weight"} | ({"linear.bias"} if config.get("bias", True) else set())
+    expected |= {"residual.weight"} if adds and shape[0] != shape[1] else set()
     if set(tensors) != expected:
         raise Refused(
             f"{folder} holds tensors {sorted(tensors)}, not {sorted(expected)}; "
             "save the model again"
         )
     weight, bias = tensors["linear.weight"], tensors.get("linear.bias")
-    shape = [config.get("out_features"), config.get("in_features")]
-    if list(weight.shape) != shape or (bias is not None and bias.shape != weight.shape[:1]):
+    residual = tensors.get("residual.weight", torch.eye(len(weight)) if adds else None)
+    matrices = (weight,) if residual is None else (weight, residual)
+    if any(list(each.shape) != shape for each in matrices) or (
+        bias is not None and bias.shape != weight.shape[:1]
+    ):
         shapes = " and ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors.items())
         raise Refused(f"{folder} holds {shapes}, while {CONFIG} says {shape}; save the model again")
     if width is not None and weight.shape[1] != width:
@@ -150,22 +157,33 @@ def read_dense(folder: Path, width: int | None) -> DenseLayer:
             f"{folder} takes vectors of {weight.shape[1]} numbers, but gets {width}; "
             "save the model again"
         )
+    if residual is not None:
+        if ACTIVATIONS[name] != "identity":
+            raise Refused(
+                f"{path}: use_residual cannot be served with {name}; train the layer without it"
+            )
+        weight = weight + residual  # without an activation, both are one matrix
     return DenseLayer(weight, bias, ACTIVATIONS[name])
 
 
-def check_names(folder: Path) -> None:
-    """Check that a module works on the pooled vector. Normalize may have no settings at all.
+def check_names(folder: Path, vectors: str = POOLED, usual: str = POOLED) -> None:
+    """Check which vectors a module works on. Normalize may have no settings at all.
+
+    Args:
+        folder: of the module.
+        vectors: it must work on these.
+        usual: it works on these if its settings name none.
 
     Raises:
         Refused: it works on something else.
     """
     path = folder / CONFIG
     config = read_object(path) if path.is_file() else {}
-    for key in ("module_input_name", "module_output_name"):
-        if config.get(key) not in (None, "sentence_embedding"):
-            raise Refused(
-                f"{path}: {key} {config[key]!r} cannot be served; only sentence_embedding can"
-            )
+    read = config.get("module_input_name") or usual
+    named = {"module_input_name": read, "module_output_name": config.get("module_output_name")}
+    for key, name in named.items():
+        if (name or read) != vectors:
+            raise Refused(f"{path}: {key} {name!r} cannot be served; only {vectors} can")
 
 
 def read_chat(folder: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -238,7 +256,11 @@ def read_splade(folder: Path) -> tuple[str, int]:
 
 
 def read_transformer_settings(
-    folder: Path, expected: str = "feature-extraction", output: str = "last_hidden_state"
+    folder: Path,
+    expected: str = "feature-extraction",
+    output: str = "last_hidden_state",
+    *,
+    by_role: bool = False,
 ) -> dict[str, Any]:
     """Return the Transformer module's own settings: lengths, lower-casing, arguments for loading.
 
@@ -246,13 +268,14 @@ def read_transformer_settings(
         folder: of the module.
         expected: its transformer_task.
         output: of the Transformer, that the next module reads.
+        by_role: whether queries and documents may have settings of their own.
 
     Raises:
         Refused: a setting would change vectors in a way that cannot be served.
     """
     path, config = _transformer_settings(folder)
     for key in ("query_length", "document_length", "query_expansion"):
-        if config.get(key) is not None:
+        if config.get(key) is not None and not by_role:
             raise Refused(
                 f"{path}: {key} cannot be served; save the model with one "
                 "max_seq_length for all texts"

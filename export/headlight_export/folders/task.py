@@ -18,13 +18,14 @@ SENTENCES = "SentenceTransformer"  # the model_type of models for vectors
 CROSS_ENCODER, CLASSIFIER = "CrossEncoder", "ForSequenceClassification"
 OF_TOKENS = "ForTokenClassification"
 SPARSE_ENCODER, MASKED = "SparseEncoder", "ForMaskedLM"
+MULTI_VECTOR, PYLATE, STANFORD = "MultiVectorEncoder", "ColBERT", "HF_ColBERT"
+MULTI_VECTORS = (MULTI_VECTOR, PYLATE, STANFORD)  # the last is a class of its own library
 GENERATES = "ForCausalLM"  # a decoder, which may score by the tokens that it would generate
 # Other model_types, and ends of the names of transformers' classes: what the models do.
 OTHERS = {
     CROSS_ENCODER: "scores pairs of texts",
     SPARSE_ENCODER: "gives sparse vectors",
-    "MultiVectorEncoder": "gives a vector for each token",
-    "ColBERT": "gives a vector for each token",
+    **dict.fromkeys(MULTI_VECTORS, "gives a vector for each token"),
     MASKED: "fills masks, or gives sparse vectors (SPLADE)",
     CLASSIFIER: "gives classes",
     OF_TOKENS: "gives classes of tokens",
@@ -54,7 +55,7 @@ def scored(
         raise Refused(f"--task {task} is not known; choose one of {', '.join(TASKS)}")
     if pooling is not None and task not in (None, "embed"):
         raise Refused(f"--pooling is for vectors of --task embed, not {task}; leave one out")
-    if task in ("embed", "sparse") or pooling is not None:
+    if task in ("embed", "sparse", "multi_vector") or pooling is not None:
         return None
     said = config.get("architectures")
     names = [str(name) for name in said] if isinstance(said, list) else []
@@ -102,6 +103,22 @@ def weights_terms(
     return True
 
 
+def matches_tokens(kind: str, pooling: str | None, task: str | None) -> bool:
+    """Return whether a vector of each token is exported, to be matched one by one.
+
+    The arguments are those of `scored`.
+
+    Raises:
+        Refused: the folder has no layers for them.
+    """
+    if kind not in MULTI_VECTORS and task == "multi_vector":
+        raise Refused(
+            "--task multi_vector takes a folder of MultiVectorEncoder of sentence-transformers, of "
+            f"PyLate, or of Stanford's ColBERT ({STANFORD}); leave it out"
+        )
+    return kind in MULTI_VECTORS and pooling is None and task in (None, "multi_vector")
+
+
 def task_of(config: EncoderConfig, asked: str | None = None) -> str:
     """Return the task of a model with such heads: with a single label it ranks.
 
@@ -109,6 +126,8 @@ def task_of(config: EncoderConfig, asked: str | None = None) -> str:
         Refused: `asked`, of --task, does not suit the head.
     """
     head = config.score_head
+    if head is None and config.multi_vector_head is not None:
+        return "multi_vector"
     if head is None:
         return "embed" if config.term_head is None else "sparse"
     if asked == "rerank" and (head.each_token or len(head.labels) != 1):

@@ -49,7 +49,7 @@ def write_parts(
         (draft / TOKENIZER).write_text(origin.tokenizer, encoding="utf-8")
     config, limits = origin.encoder.config, tolerances(own_error)
     head, vectors = config.score_head, config.multi_vector_head
-    # Vectors of a model that was trained for scores or terms compare nothing.
+    # Vectors of a model that was trained for something else compare nothing.
     left = () if origin.task == "embed" else ("pooled", "spans")
     architecture = Architecture(
         positions=config.positions,
@@ -99,7 +99,7 @@ def write_parts(
         default_prompt=origin.recipe.default_prompt,
         include_prompt=config.include_prompt,
         pair_template=origin.pair_template,
-        roles=origin.recipe.roles,
+        roles=origin.roles,
         dimensions=tuple(n for n in origin.recipe.dimensions if n <= config.pooled_dim),
         similarity=origin.recipe.similarity,
         dense_layers=len(config.dense),

@@ -173,7 +173,7 @@ def longest_of(rules: Spelled) -> int | None:
     return max(lengths) if len(lengths) == len(rules) else None
 
 
-def take_projection(tensors: dict[str, Tensor]) -> tuple[DenseLayer, ...]:
+def take_projection(tensors: dict[str, Tensor]) -> DenseLayer:
     """Take the layer of Stanford's ColBERT out of a folder's tensors.
 
     Raises:
@@ -183,9 +183,9 @@ def take_projection(tensors: dict[str, Tensor]) -> tuple[DenseLayer, ...]:
     if weight is None or weight.ndim != 2:
         raise Refused(
             f"the weights have no matrix {PROJECTION}, which makes the vectors of tokens; save the "
-            "trained model, or export its pooled vectors with --task embed --pooling mean or cls"
+            "trained model"
         )
-    return (DenseLayer(weight, None, "identity"),)
+    return DenseLayer(weight, None, "identity")
 
 
 def role_rules(
@@ -204,7 +204,7 @@ def role_rules(
         Refused: the tokenizer lacks a token, or the model takes fewer tokens than a query has.
     """
     ids = _Ids(folder, tokenizer)
-    rules = {}
+    rules: dict[str, RoleRules] = {}
     for role, each in spelled.items():
         if each.filled > longest:
             limit = "the model takes" if requested is None else "--max-length is"

@@ -40,6 +40,7 @@ from headlight_export.folders.sentence_folder import MODULES, DenseLayer, Recipe
 from headlight_export.folders.task import (
     GENERATES,
     OF_TOKENS,
+    STANFORD,
     matches_tokens,
     other_use,
     scored,
@@ -187,6 +188,8 @@ def _read_foreign(
     pools = recipe.pooling is not None
     scores = scored(recipe.kind, config, pooling, task, pools=pools)
     tensors = read_tensors(recipe.transformer)
+    matches = matches_tokens(recipe.kind, pooling, task)
+    recipe = _with_projection(recipe, tensors, matches=matches)
     encoder = _convert(family, config, tensors, max_length)
     tokenizer = None if ids_only else _read_tokenizer(recipe)
     pooling_source, head = _pooling_source(recipe, pooling), None
@@ -194,16 +197,13 @@ def _read_foreign(
     if score_tokens and not generates:
         raise Refused("--score-tokens is for decoders that rerank by two tokens; leave it out")
     tokens = _score_tokens(recipe, config, tokenizer, score_tokens) if generates else ()
-    terms, matches = None, matches_tokens(recipe.kind, pooling, task)
+    terms = None
     if weights_terms(recipe.kind, config, pooling, task):
         terms = _read_terms(family, config, tensors, encoder, recipe)
         recipe, pooling_source = dataclasses.replace(recipe, pooling="mean"), "of no output"
     elif matches:
-        layers = recipe.multi_vector or take_projection(tensors)
-        recipe = dataclasses.replace(recipe, pooling="mean", multi_vector=layers)
-        pooling_source = "of no output"
+        recipe, pooling_source = dataclasses.replace(recipe, pooling="mean"), "of no output"
     elif scores is None:
-        recipe = dataclasses.replace(recipe, multi_vector=(), roles={})
         vectors = task == "embed"
         recipe = with_pooling(recipe, config, encoder.config, pooling, for_vectors=vectors)
     else:
@@ -239,6 +239,16 @@ def _read_foreign(
         pair_template=template,
         roles=roles,
     )
+
+
+def _with_projection(recipe: Recipe, tensors: dict[str, Tensor], *, matches: bool) -> Recipe:
+    """Return the recipe with its layers for vectors of tokens, or without if no one `matches` them.
+
+    Stanford's layer is taken out of the encoder's tensors.
+    """
+    if recipe.kind == STANFORD:
+        recipe = dataclasses.replace(recipe, multi_vector=(take_projection(tensors),))
+    return recipe if matches else dataclasses.replace(recipe, multi_vector=(), roles={})
 
 
 def _score_tokens(

@@ -97,8 +97,10 @@ def rules_of_modules(
     expansion = settings.get(EXPANSION)
     if expansion is None:
         return rules
-    strategy = expansion.get("strategy") if isinstance(expansion, dict) else None
-    if strategy not in ("fixed", "min") or set(expansion) - EXPANSION_KEYS:
+    right = isinstance(expansion, dict) and set(expansion) <= EXPANSION_KEYS
+    attends = expansion.get("attend", False) if right else None
+    strategy = expansion.get("strategy") if right else None
+    if strategy not in ("fixed", "min") or not isinstance(attends, bool):
         raise Refused(f"{folder}: {EXPANSION} {expansion!a:.200} cannot be served; save it anew")
     if mask is None:
         raise Refused(
@@ -110,7 +112,7 @@ def rules_of_modules(
         max_length=most,
         filler=_text(folder, expansion, "token"),
         filled=filled,
-        attends=expansion.get("attend") is True,
+        attends=attends,
     )
     return rules
 
@@ -124,13 +126,13 @@ def rules_of_pylate(path: Path, stated: Mapping[str, Any]) -> Spelled:
     settings = PYLATE | {key: value for key, value in stated.items() if value is not None}
     lengths = {role: _count(path, settings, f"{role}_length") for role in INPUT_ROLES}
     markers = {role: _text(path, settings, f"{role}_prefix") for role in INPUT_ROLES}
-    fills = settings["do_query_expansion"] is not False
+    fills = bool(settings["do_query_expansion"])
     return {
         "query": SpelledRules(
             lengths["query"],
             markers["query"],
             filled=lengths["query"] if fills else 0,
-            attends=fills and settings["attend_to_expansion_tokens"] is True,
+            attends=fills and bool(settings["attend_to_expansion_tokens"]),
         ),
         "document": SpelledRules(
             lengths["document"],
@@ -157,12 +159,12 @@ def rules_of_stanford(folder: Path) -> Spelled:
             length,
             _text(path, settings, "query_token_id") or "[unused0]",
             filled=length,
-            attends=settings.get("attend_to_mask_tokens") is True,
+            attends=bool(settings.get("attend_to_mask_tokens")),
         ),
         "document": SpelledRules(
             _count(path, settings, "doc_maxlen"),
             _text(path, settings, "doc_token_id") or "[unused1]",
-            skipped=() if settings.get("mask_punctuation") is False else PUNCTUATION,
+            skipped=PUNCTUATION if settings.get("mask_punctuation", True) else (),
         ),
     }
 

@@ -145,10 +145,11 @@ def read_dense(folder: Path, width: int | None, vectors: str = POOLED) -> DenseL
             "save the model again"
         )
     weight, bias = tensors["linear.weight"], tensors.get("linear.bias")
-    residual = tensors.get("residual.weight", torch.eye(len(weight)) if adds else None)
-    matrices = (weight,) if residual is None else (weight, residual)
-    if any(list(each.shape) != shape for each in matrices) or (
-        bias is not None and bias.shape != weight.shape[:1]
+    residual = tensors.get("residual.weight", weight)
+    if (
+        [*weight.shape] != shape
+        or [*residual.shape] != shape
+        or (bias is not None and bias.shape != weight.shape[:1])
     ):
         shapes = " and ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors.items())
         raise Refused(f"{folder} holds {shapes}, while {CONFIG} says {shape}; save the model again")
@@ -157,12 +158,12 @@ def read_dense(folder: Path, width: int | None, vectors: str = POOLED) -> DenseL
             f"{folder} takes vectors of {weight.shape[1]} numbers, but gets {width}; "
             "save the model again"
         )
-    if residual is not None:
-        if ACTIVATIONS[name] != "identity":
-            raise Refused(
-                f"{path}: use_residual cannot be served with {name}; train the layer without it"
-            )
-        weight = weight + residual  # without an activation, both are one matrix
+    if adds and ACTIVATIONS[name] != "identity":
+        raise Refused(
+            f"{path}: use_residual cannot be served with {name}; train the layer without it"
+        )
+    if adds:  # without an activation, both are one matrix
+        weight = weight + tensors.get("residual.weight", torch.eye(len(weight)))
     return DenseLayer(weight, bias, ACTIVATIONS[name])
 
 

@@ -90,7 +90,10 @@ def test_the_default_activation_is_tanh(tmp_path: Path) -> None:
         ({"activation_function": "torch.nn.modules.activation.Mish"}, "Mish cannot be served"),
         ({"activation_function": "my.Tanh"}, "my.Tanh cannot be served"),
         ({"activation_function": None}, "None cannot be served"),
-        ({"use_residual": True}, "use_residual"),
+        (
+            {"use_residual": True, "activation_function": "torch.nn.modules.activation.GELU"},
+            "use_residual cannot be served with",
+        ),
         ({"module_input_name": "token_embeddings"}, "'token_embeddings' cannot be served"),
         ({"module_output_name": "other"}, "'other' cannot be served"),
         ({"take": 5}, "takes vectors of 5 numbers, but gets 4"),

@@ -1,0 +1,103 @@
+"""Settings of models with a vector for each token, of any value."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headlight_export.folders.model_folder import Refused
+from headlight_export.folders.multi_vector_folder import role_rules
+from headlight_export.folders.sentence_folder import read_recipe
+from headlight_export.folders.task import MULTI_VECTOR, PYLATE, STANFORD
+from tests.export.folders.test_sentence_folder import json_values
+from tests.factory import VOCABULARY, small_tokenizer
+from tests.folders import chain, write
+
+SETTINGS, TRANSFORMER = "config_sentence_transformers.json", "sentence_bert_config.json"
+FILLED = {"strategy": "min", "attend": True, "length": 3, "token": "a"}
+# Of each kind of folder: files, and keys of theirs; those of query_expansion are behind a dot.
+KEYS = {
+    MULTI_VECTOR: {
+        TRANSFORMER: (
+            "query_length",
+            "document_length",
+            "query_expansion",
+            *(f"query_expansion.{key}" for key in (*FILLED, "ab")),
+        ),
+        "2_MultiVectorMask/config.json": (
+            "skiplist_words",
+            "skiplist_tasks",
+            "keep_only_token_ids",
+            "ab",
+        ),
+        "3_Normalize/config.json": ("module_input_name", "module_output_name"),
+    },
+    PYLATE: {
+        SETTINGS: (
+            "query_prefix",
+            "document_prefix",
+            "query_length",
+            "document_length",
+            "do_query_expansion",
+            "attend_to_expansion_tokens",
+            "skiplist_words",
+        )
+    },
+    STANFORD: {
+        "artifact.metadata": (
+            "query_token_id",
+            "doc_token_id",
+            "query_maxlen",
+            "doc_maxlen",
+            "mask_punctuation",
+            "attend_to_mask_tokens",
+            "similarity",
+        )
+    },
+}
+
+
+def write_folder(folder: Path, kind: str) -> None:
+    """Write the settings of a kind of folder."""
+    modules = ["Transformer", "Dense", "MultiVectorMask", "Normalize"]
+    chain(folder, *(modules[:2] if kind == PYLATE else modules))
+    write(folder / SETTINGS, {} if kind == STANFORD else {"model_type": kind})
+    write(folder / TRANSFORMER, {} if kind != MULTI_VECTOR else {"query_expansion": FILLED})
+    write(folder / "2_MultiVectorMask/config.json", {})
+    write(folder / "3_Normalize/config.json", {"module_input_name": "token_embeddings"})
+    write(folder / "artifact.metadata", {"query_maxlen": 5, "doc_maxlen": 9})
+    if kind == STANFORD:
+        (folder / "modules.json").unlink()
+        config = folder / "config.json"
+        write(config, json.loads(config.read_text()) | {"architectures": [STANFORD]})
+
+
+@settings(max_examples=200)
+@given(data=st.data(), kind=st.sampled_from(sorted(KEYS)))
+def test_any_setting_value_is_read_or_refused(data: st.DataObject, kind: str) -> None:
+    file = data.draw(st.sampled_from(sorted(KEYS[kind])))
+    key, value = data.draw(st.sampled_from(KEYS[kind][file])), data.draw(json_values)
+    tokenizer = small_tokenizer()
+    tokenizer.add_tokens(["[Q] ", "[D] ", "[unused0]", "[unused1]"])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_folder(folder, kind)
+        changed = json.loads((folder / file).read_text())
+        place, _, inner = key.rpartition(".")
+        (changed[place] if place else changed)[inner] = value
+        write(folder / file, changed)
+        try:
+            recipe = read_recipe(folder)
+            rules = role_rules(recipe.roles, folder, tokenizer.to_str(), 64, None)
+        except Refused:
+            return
+    assert set(rules) == {"query", "document"}
+    for role in rules.values():
+        assert 0 <= role.filled <= role.max_length <= 64
+        assert (role.filler is None) == (not role.filled)
+        ids = {role.marker or 0, role.filler or 0, *role.skipped}
+        assert all(0 <= number < len(VOCABULARY) + 4 for number in ids)

@@ -1,8 +1,8 @@
 """Write a small random model with PyLate itself, and the vectors that PyLate gives.
 
-PyLate pins older libraries than this repository, so it runs in an environment of its own:
-`pip install torch pylate==1.6.0`, then `python -m tests.export.folders.record_pylate`. The result lies in
-`pylate` beside this file, which test_multi_vector_folder.py reads.
+PyLate pins older libraries than this repository, so it runs in an environment of its own: `pip
+install torch onnx pylate==1.6.0`, then `python -m tests.export.folders.record_pylate`. The result
+lies in `pylate` beside this file, which test_multi_vector_folder.py reads.
 """
 
 from __future__ import annotations

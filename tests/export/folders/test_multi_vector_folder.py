@@ -20,7 +20,7 @@ from tests.folders import chain, write
 SETTINGS, TRANSFORMER = "config_sentence_transformers.json", "sentence_bert_config.json"
 FILLED = {"strategy": "min", "attend": True, "length": 3, "token": "a"}
 # Of each kind of folder: files, and keys of theirs; those of query_expansion are behind a dot.
-KEYS = {
+KEYS: dict[str, dict[str, tuple[str, ...]]] = {
     MULTI_VECTOR: {
         TRANSFORMER: (
             "query_length",

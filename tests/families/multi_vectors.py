@@ -61,7 +61,6 @@ def write_multi_vector(
     skipped: list[str] | None = None,
     skipping: list[str] | None = None,
     residual: bool = False,
-    normalize: bool = True,
 ) -> MultiVectorEncoder:
     """Write folder / "model" as sentence-transformers does, and return its model.
 
@@ -74,7 +73,6 @@ def write_multi_vector(
         skipped: words without a vector.
         skipping: roles that they are for.
         residual: the first layer adds what it reads.
-        normalize: unit length at the end.
     """
     base = Transformer(
         str(write_base(folder / "base", name)), query_expansion=expansion, **(lengths or {})
@@ -86,13 +84,13 @@ def write_multi_vector(
         Dense(2 * width, WIDTH, bias=False, **vectors),
     ]
     randomize(layers)
-    modules = [base, *layers, MultiVectorMask(skipped, skiplist_tasks=skipping)]
-    modules += [Normalize("token_embeddings")] if normalize else []
+    mask = MultiVectorMask(skipped, skiplist_tasks=skipping)
+    modules = [base, *layers, mask, Normalize("token_embeddings")]
     named = {"prompts": dict(prompts or {})}
     MultiVectorEncoder(modules=modules, device="cpu", **named).save_pretrained(
         str(folder / "model")
     )
-    return opened(folder / "model")
+    return MultiVectorEncoder(str(folder / "model"), device="cpu")
 
 
 def write_stanford(folder: Path, **metadata: Any) -> MultiVectorEncoder:
@@ -110,11 +108,11 @@ def write_stanford(folder: Path, **metadata: Any) -> MultiVectorEncoder:
     configure(made / "config.json", architectures=["HF_ColBERT"])
     values = {"query_maxlen": 20, "doc_maxlen": 40, "attend_to_mask_tokens": False, "dim": WIDTH}
     (made / "artifact.metadata").write_text(json.dumps(values | metadata))
-    return opened(made)
+    return MultiVectorEncoder(str(made), device="cpu")
 
 
-def write_pylate(folder: Path, **settings: Any) -> MultiVectorEncoder:
-    """Write folder / "model" as PyLate 1.6 does; return its sentence-transformers model."""
+def write_pylate(folder: Path, **settings: Any) -> None:
+    """Write folder / "model" as PyLate 1.6 does."""
     made = write_base(folder / "model", "bert")
     layer = nn.Linear(30, WIDTH, bias=False)
     randomize([layer])
@@ -147,7 +145,6 @@ def write_pylate(folder: Path, **settings: Any) -> MultiVectorEncoder:
     }
     for name, content in files.items():
         (made / name).write_text(json.dumps(content))
-    return opened(made)
 
 
 def randomize(layers: list[nn.Module]) -> None:
@@ -157,11 +154,6 @@ def randomize(layers: list[nn.Module]) -> None:
         for layer in layers:
             for parameter in layer.parameters():
                 parameter.normal_(std=0.3)
-
-
-def opened(folder: Path) -> MultiVectorEncoder:
-    """Return the model of a folder."""
-    return MultiVectorEncoder(str(folder), device="cpu")
 
 
 def configure(file: Path, **values: Any) -> None:

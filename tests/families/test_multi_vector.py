@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import string
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import transformers
+from sentence_transformers import MultiVectorEncoder
 
+from headlight.runtime import Runtime
 from headlight.runtime.bundle.roles import RoleRules
 from headlight_export.folders.model_folder import Refused
 from headlight_export.folders.origin import read_origin
+from headlight_export.writer.bundle_writer import export_origin
 from tests.factory import VOCABULARY
 from tests.families.multi_vectors import (
     FIXED,
+    TEXTS,
     configure,
     write_multi_vector,
     write_pylate,
@@ -27,6 +33,63 @@ transformers.logging.set_verbosity_error()
 PUNCTUATION = tuple(VOCABULARY.index(sign) for sign in string.punctuation)
 MASK, UNKNOWN = VOCABULARY.index("[MASK]"), VOCABULARY.index("[UNK]")
 QUERY, DOCUMENT = len(VOCABULARY), len(VOCABULARY) + 1  # PyLate's markers
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "a query has one length": {
+        "expansion": FIXED,
+        "lengths": {"document_length": 40},
+        "prompts": {"query": "[Q] ", "document": "[D] "},
+        "skipped": [*string.punctuation],
+        "residual": True,
+    },
+    "tokens see what fills up": {
+        "name": "modernbert",
+        "expansion": {"strategy": "min", "attend": True, "token": "[SEP]", "length": 20},
+        "lengths": {"query_length": 30},
+        "prompts": {"query": "q: ", "document": "[unused1] a text: "},
+        "skipped": [",", "!"],
+        "skipping": ["query", "document"],
+    },
+    "a decoder": {"name": "qwen3", "expansion": FIXED | {"strategy": "min", "attend": False}},
+}
+
+
+@pytest.fixture(params=[*CASES, "stanford"])
+def theirs(request: pytest.FixtureRequest, tmp_path: Path) -> MultiVectorEncoder:
+    if request.param == "stanford":
+        return write_stanford(tmp_path)
+    return write_multi_vector(tmp_path, **CASES[request.param])
+
+
+def test_vectors_and_scores_are_those_of_the_reference(
+    theirs: MultiVectorEncoder, tmp_path: Path
+) -> None:
+    exported = export_origin(read_origin(tmp_path / "model"), tmp_path / "bundle")
+    assert max(row.max_error for row in exported.rows if row.output == "multi_vector") <= 1e-5
+    draw = np.random.default_rng(3)
+    words = ["planet", "red,", "(a)", "of", "mars.", "gas?", "[Q] x"]
+    texts = [*TEXTS, *(" ".join(draw.choice(words, size=1 + at % 9)) for at in range(32))]
+    with Runtime(tmp_path / "bundle", threads=1) as runtime:
+        encode = functools.partial(runtime.encode_multi_vector, truncate="end")
+        ours = {
+            "query": encode(texts[:25], role="query"),
+            "document": encode(texts, role="document"),
+        }
+        [alone] = encode(texts[2], role="query")
+    expected = {
+        "query": theirs.encode_query(texts[:25], convert_to_numpy=True),
+        "document": theirs.encode_document(texts, convert_to_numpy=True),
+    }
+    for role, vectors in ours.items():
+        for mine, row in zip(vectors, expected[role], strict=True):
+            assert mine.shape == row.shape
+            np.testing.assert_allclose(mine, row, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(alone, ours["query"][2], rtol=0, atol=1e-5)
+    scores = [[(q @ d.T).max(1).sum() for d in ours["document"]] for q in ours["query"]]
+    reference = theirs.similarity(expected["query"], expected["document"]).numpy()
+    assert reference.size == 1000
+    np.testing.assert_allclose(scores, reference, rtol=0, atol=1e-4)
 
 
 def test_rules_have_the_ids_of_the_folders_tokenizer(tmp_path: Path) -> None:

@@ -20,16 +20,13 @@ from pylate import models
 from tests.factory import VOCABULARY, small_tokenizer
 
 FOLDER = Path(__file__).parent / "pylate"
-TEXTS = [
-    "a planet is red",
-    "mars",
-    "green, is a (colour) of grass. and of leaves",
-    "mars",
-    "x" * 60,
-    "é café",
-    "hello, [Q] you",
-    "!?",
+TEXTS = ["a planet is red", "mars", "green, is a (colour) of grass. and of leaves", "mars"]
+TEXTS += ["x" * 60, "é café", "hello, [Q] you", "!?"]
+TEXTS += [
+    " ".join(["planet", "red,", "(a)", "of", "mars.", "gas?", "[Q]", "x"][at % 5 :: 1 + at % 4])
+    for at in range(32)
 ]
+QUERIES = 25  # the first of them
 WIDTH, WORDS = 24, [",", ".", "?", "€"]  # the last is no token
 
 
@@ -79,7 +76,8 @@ def main() -> None:
     read = models.ColBERT(str(FOLDER), device="cpu")
     vectors: dict[str, Any] = {"texts": np.array(TEXTS)}
     for role in ("query", "document"):
-        for at, rows in enumerate(read.encode(TEXTS, is_query=role == "query")):
+        texts = TEXTS[:QUERIES] if role == "query" else TEXTS
+        for at, rows in enumerate(read.encode(texts, is_query=role == "query")):
             vectors[f"{role}_{at}"] = rows
     np.savez_compressed(FOLDER / "vectors.npz", **vectors)
 

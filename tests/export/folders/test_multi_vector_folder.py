@@ -1,18 +1,25 @@
-"""Settings of models with a vector for each token, of any value."""
+"""Models with a vector for each token: what PyLate wrote, and settings of any value."""
 
 from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headlight.runtime import Runtime
+from headlight.runtime.values import Floats
+from headlight.spec import INPUT_ROLES, InputRole
 from headlight_export.folders.model_folder import Refused
 from headlight_export.folders.multi_vector_folder import role_rules
+from headlight_export.folders.origin import read_origin
 from headlight_export.folders.sentence_folder import read_recipe
 from headlight_export.folders.task import MULTI_VECTOR, PYLATE, STANFORD
+from headlight_export.writer.bundle_writer import export_origin
 from tests.export.folders.test_sentence_folder import json_values
 from tests.factory import VOCABULARY, small_tokenizer
 from tests.folders import chain, write
@@ -59,6 +66,38 @@ KEYS: dict[str, dict[str, tuple[str, ...]]] = {
         )
     },
 }
+
+
+def test_vectors_and_scores_are_those_of_pylate(tmp_path: Path) -> None:
+    """It wrote the folder and its vectors; see record_pylate.py."""
+    folder = Path(__file__).parent / "pylate"
+    with np.load(folder / "vectors.npz") as file:
+        recorded = dict(file)
+    texts = recorded.pop("texts").tolist()
+    expected = {
+        role: [rows for name, rows in recorded.items() if name.startswith(role)]
+        for role in INPUT_ROLES
+    }
+    export_origin(read_origin(folder), tmp_path / "bundle")
+    with Runtime(tmp_path / "bundle", threads=1) as runtime:
+        ours = {
+            role: runtime.encode_multi_vector(texts[: len(rows)], role=role, truncate="end")
+            for role, rows in expected.items()
+        }
+    for role, vectors in ours.items():
+        for mine, row in zip(vectors, expected[role], strict=True):
+            assert mine.shape == row.shape
+            np.testing.assert_allclose(mine, row, rtol=0, atol=1e-5)
+    scores, reference = map(all_scores, (ours, expected))
+    assert scores.size == 1000
+    np.testing.assert_allclose(scores, reference, rtol=0, atol=1e-4)
+
+
+def all_scores(vectors: Mapping[InputRole, Sequence[Floats]]) -> Floats:
+    """Return the score of each query for each document."""
+    return np.array(
+        [[(q @ d.T).max(1).sum() for d in vectors["document"]] for q in vectors["query"]]
+    )
 
 
 def write_folder(folder: Path, kind: str) -> None:

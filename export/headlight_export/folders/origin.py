@@ -527,9 +527,7 @@ def _finish(
             normalize=recipe.normalize,
             score_head=None if head is None else head.config,
             term_head=None if terms is None else terms.config,
-            multi_vector_head=MultiVectorHead(layers=vectors, normalize=recipe.unit_vectors)
-            if vectors
-            else None,
+            multi_vector_head=MultiVectorHead(layers=vectors) if vectors else None,
             trained_length=min(config.trained_length, longest),
             max_length=longest,
         )

@@ -55,8 +55,8 @@ SPARSE = {"Transformer": "T", "MLMTransformer": "T", "SpladePooling": "S"}  # of
 SPARSE_ORDER = "Transformer, SpladePooling"
 # Of a model with a vector for each token; the mask does not change vectors.
 MULTI = {"Transformer": "T", "Dense": "D", "MultiVectorMask": "M", "Normalize": "N"}
-MULTI_ORDER = "Transformer, one Dense or more, MultiVectorMask, Normalize"
-MULTI_ORDERS = {MULTI_VECTOR: "TD+(MN?|NM?)?", PYLATE: "TD+"}
+MULTI_ORDER = "Transformer, one Dense or more, perhaps MultiVectorMask, Normalize"
+MULTI_ORDERS = {MULTI_VECTOR: "TD+(N|MN|NM)", PYLATE: "TD+"}
 LIBRARIES = ("sentence_transformers", "pylate")  # of modules; PyLate has a Dense of its own
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
@@ -99,7 +99,6 @@ class Recipe:
     terms: tuple[str, int] | None = None
     # Of a model with a vector for each token: layers that make them, and how it reads each role.
     multi_vector: tuple[DenseLayer, ...] = ()
-    unit_vectors: bool = True  # those vectors have unit length
     roles: Spelled = dataclasses.field(default_factory=dict)
 
 
@@ -210,7 +209,7 @@ def _read_multi_vector(folder: Path, kind: str) -> Recipe:
     Stanford's folder has its one layer beside the encoder.
     """
     transformer, limits = folder, dict[str, Any]()
-    layers, unit_vectors = list[DenseLayer](), True
+    layers = list[DenseLayer]()
     if kind == STANFORD:
         rules = rules_of_stanford(folder)
     else:
@@ -224,12 +223,10 @@ def _read_multi_vector(folder: Path, kind: str) -> Recipe:
         limits = read_transformer_settings(transformer, by_role=kind == MULTI_VECTOR)
         for place in [place for each, place in modules if each == "Dense"]:
             layers.append(read_dense(place, len(layers[-1].weight) if layers else None, TOKENS))
-        if "Normalize" in by_kind:
-            check_names(by_kind["Normalize"], TOKENS)
-        unit_vectors = "N" in letters or kind == PYLATE
         if kind == PYLATE:
             rules = rules_of_pylate(folder / SETTINGS, read_object(folder / SETTINGS))
         else:
+            check_names(by_kind["Normalize"], TOKENS)
             longest = max_length(transformer, limits)
             rules = rules_of_modules(transformer, limits, by_kind.get("MultiVectorMask"), longest)
     settings = _settings(folder / SETTINGS)
@@ -241,7 +238,6 @@ def _read_multi_vector(folder: Path, kind: str) -> Recipe:
         prompts=settings["prompts"],
         default_prompt=settings["default_prompt"],
         multi_vector=tuple(layers),
-        unit_vectors=unit_vectors,
         roles=rules,
     )
 

@@ -27,11 +27,12 @@ from headlight_export.folders.model_folder import (
     read_config,
     shards,
 )
+from headlight_export.folders.multi_vector_folder import METADATA
 from headlight_export.folders.sentence_folder import transformer_folder
 from headlight_export.hub.hub_errors import explained
 
 # Small files, read before the weights are fetched. A Dense layer's weights are small too.
-SETTINGS = ["*.json", "*.txt", "README.md", "*_Dense/*.safetensors"]
+SETTINGS = ["*.json", "*.txt", "README.md", METADATA, "*_Dense/*.safetensors"]
 OTHER_FORMATS = ["onnx/*", "openvino/*", "coreml/*", "*/*/*"]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headlight.runtime.bundle.roles import RoleRules
+from headlight.runtime.values import Floats
 from headlight_model.config import Dense, EncoderConfig, MultiVectorHead, ScoreHead, TermHead
 from tests.factory import small_config, write_checkpoint
 from tests.once import once
@@ -88,18 +89,19 @@ def bundle(factory: pytest.TempPathFactory, name: str) -> Path:
 
 
 def write(
-    folder: Path, config: EncoderConfig, roles: Mapping[str, RoleRules] | None = None
+    folder: Path,
+    config: EncoderConfig,
+    roles: Mapping[str, RoleRules] | None = None,
+    query_terms: Floats | None = None,
 ) -> Path:
     """Write a bundle of a model with random weights, checked by the real exporter.
 
-    The model has the folder's name.
+    The model has the folder's name. For roles and query_terms see `Origin`.
     """
     from headlight_export.folders.origin import read_origin
     from headlight_export.writer.bundle_writer import export_origin
 
     origin = read_origin(write_checkpoint(folder / "checkpoint", config))
-    recipe = dataclasses.replace(origin.recipe, roles=roles or {})
-    task = "multi_vector" if roles else origin.task
-    origin = dataclasses.replace(origin, recipe=recipe, task=task)
+    origin = dataclasses.replace(origin, roles=roles or {}, query_terms=query_terms)
     export_origin(origin, folder / "bundle", name=folder.name)
     return folder / "bundle"

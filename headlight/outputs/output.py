@@ -47,6 +47,8 @@ class Item(Protocol):
     def places(self) -> Mapping[str, Any]: ...
     @property
     def left_out(self) -> int: ...
+    @property
+    def matched(self) -> Ids | None: ...
 
 
 def part_name(output: str, at: int) -> str:
@@ -59,7 +61,10 @@ class Work:
 
     Attributes:
         names: graph outputs to fetch.
+        runs: whether the graph must run.
     """
+
+    runs = True
 
     def __init__(self, output: Output, items: Sequence[Item]) -> None:
         self._output, self._items = output, items

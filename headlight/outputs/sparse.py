@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from headlight.errors import InvalidInput, Reason
 from headlight.interface.checked_specs import checked_sparse
 from headlight.outputs.contract import messages, require
 from headlight.outputs.layout import Tensor
-from headlight.outputs.output import Item, Output
+from headlight.outputs.output import Item, Output, Work
 from headlight.results import ModelRef, SparseVector, TokenList
 from headlight.spec import SparseSpec
 
@@ -29,12 +30,18 @@ USUAL = 1024  # terms, unless the caller says otherwise; a text has some hundred
 class TermChoice(NamedTuple):
     """How many terms a vector has, at most, and the least weight of each; 0: all, in their order.
 
-    The latter is for measurements alone.
+    The latter is for measurements alone. `of_queries` are the weights of all terms in queries, if
+    the model does not compute them.
     """
 
     terms: int
     least: float
     size: int
+    of_queries: Floats | None = None
+
+    def is_query(self, item: Item) -> bool:
+        """Return whether an input is a query whose terms need no model."""
+        return self.of_queries is not None and item.matched is not None
 
 
 class SparseVectors(Output):
@@ -62,7 +69,8 @@ class SparseVectors(Output):
             raise InvalidInput(f"{SPARSE}.top_k", Reason.TERMS, value=most, most=model.vocab_size)
         if not 0 <= spec.min_weight < np.inf:
             raise InvalidInput(f"{SPARSE}.min_weight", Reason.MIN_WEIGHT)
-        return TermChoice(min(most, model.vocab_size), spec.min_weight, model.vocab_size)
+        least, size = spec.min_weight, model.vocab_size
+        return TermChoice(min(most, size), least, size, forms.query_terms)
 
     def whole(self, architecture: Architecture) -> TermChoice:
         return TermChoice(0, 0.0, architecture.vocab_size)
@@ -78,8 +86,25 @@ class SparseVectors(Output):
             return (weights,)
         return weights, Tensor(INDICES, "uint32", weights.shape, self.axes)
 
+    def begin(
+        self, items: Sequence[Item], architecture: Architecture, longest: int, unit: bool
+    ) -> Work:
+        work = Work(self, items)
+        choices = [item.selection.get(self.name) for item in items]
+        if all(
+            each is None or each.is_query(item) for each, item in zip(choices, items, strict=True)
+        ):
+            work.names, work.runs = [], False
+        return work
+
     def cut(self, choice: TermChoice, item: Item, outputs: Arrays, row: int) -> Arrays:
-        weights = outputs[TERMS][row]
+        if choice.is_query(item):
+            assert choice.of_queries is not None
+            weights = np.zeros_like(choice.of_queries)
+            present = item.ids[item.matched]
+            weights[present] = choice.of_queries[present]
+        else:
+            weights = outputs[TERMS][row]
         if not choice.terms:
             return {"sparse": np.array(weights, np.float32)}
         return dict(zip(("sparse", INDICES), largest(weights, choice), strict=True))

@@ -61,17 +61,19 @@ AS_THEY_ARE, ALL_ROWS = VectorForm(), TokensSpec()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AvailableForms:
-    """The forms that a model's pooled vectors can have.
+    """The forms that a model's pooled vectors can have, and numbers for other vectors.
 
     Attributes:
         dim: entries of a vector.
         normalize: True if the model's vectors have unit length.
         ranges: ranges of int8, by width: float32 [2, width].
+        query_terms: weight of each term in queries, float32 [vocabulary]; None: the model gives it.
     """
 
     dim: int
     normalize: bool
     ranges: Mapping[int, Floats] = dataclasses.field(default_factory=dict)
+    query_terms: Floats | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
     def dtypes(self) -> tuple[VectorType, ...]:

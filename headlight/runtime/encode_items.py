@@ -70,6 +70,7 @@ class EncodeItem(NamedTuple):
         occluded: hidden tokens: no query sees them, and pooling leaves them out.
         left_out: number of tokens at the start that queries see and pooling leaves out, if the
             model does not pool prompts.
+        matched: tokens that a search matches, if not all; see `Tokenized`.
     """
 
     ids: Ids
@@ -79,6 +80,7 @@ class EncodeItem(NamedTuple):
     places: Mapping[str, Any] = NOWHERE
     occluded: tuple[int, ...] = ()
     left_out: int = 0
+    matched: Ids | None = None
 
     @property
     def role(self) -> Role:
@@ -138,6 +140,7 @@ def item_of(
         places,
         tokenized.occluded,
         tokenized.left_out,
+        tokenized.matched,
     )
 
 

@@ -26,6 +26,7 @@ from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.int8_ranges import load_ranges
 from headlight.runtime.bundle.manifest import Graph
 from headlight.runtime.bundle.prompts import Prompt, Prompts
+from headlight.runtime.bundle.query_terms import load_query_terms
 from headlight.runtime.bundle.roles import RoleRules
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, item_of
 from headlight.runtime.engine.engine import Engine
@@ -166,14 +167,21 @@ class Runtime(LocalEncoder):
         self._shape_batches(batch_tokens, round_lengths)
 
     def _open_files(self) -> None:
-        """Open the bundle's files other than graphs: prompts, int8 ranges and the tokenizer."""
+        """Open the bundle's files other than graphs: ranges, weights of terms, the tokenizer."""
         manifest = self.bundle.manifest
         self.prompts = Prompts(manifest.prompts, manifest.default_prompt)
-        width, file = manifest.architecture.pooled_dim, manifest.ranges
+        width, file, terms = (
+            manifest.architecture.pooled_dim,
+            manifest.ranges,
+            manifest.query_terms,
+        )
         self.forms = AvailableForms(
             width,
             manifest.normalize,
             {} if file is None else load_ranges(self.bundle.files[file], width),
+            None
+            if terms is None
+            else load_query_terms(self.bundle.files[terms], manifest.architecture.vocab_size),
         )
         self.tokenizer: Tokenizer | None = None
         if manifest.tokenizer is not None:

@@ -47,7 +47,7 @@ class Tokenized(NamedTuple):
     left_out: number of ids at the start that pooling leaves out, if the model does not pool
         prompts.
     occluded: tokens that no token sees: they fill a query up.
-    matched: int64 [m], the tokens with a vector that is matched alone; None: all.
+    matched: int64 [m], the tokens that a search matches one by one; None: all.
     """
 
     ids: Ids

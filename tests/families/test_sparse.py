@@ -10,9 +10,11 @@ import pytest
 import torch
 import transformers
 from sentence_transformers import SparseEncoder
-from sentence_transformers.sparse_encoder.modules import SpladePooling
+from sentence_transformers.base.modules import Router
+from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, SpladePooling
 
 from headlight.runtime import Runtime
+from headlight.spec import INPUT_ROLES
 from headlight_export.folders.model_folder import Refused
 from headlight_export.folders.origin import read_origin
 from headlight_export.writer.bundle_writer import export_origin
@@ -72,6 +74,29 @@ def test_terms_have_the_weights_of_the_reference(
         # Rounding may put a term's logit on the other side of 0.
         assert not set(np.flatnonzero(row > 1e-5)) ^ set(np.flatnonzero(dense > 1e-5))
     assert set(short.indices) == set(np.argsort(-expected[0])[:3])
+
+
+def test_terms_of_queries_may_need_no_model(tmp_path: Path) -> None:
+    documents = sparse_encoder(tmp_path, "bert", "max", "relu")
+    tokenizer = documents.tokenizer
+    torch.manual_seed(1)
+    static = SparseStaticEmbedding(tokenizer, torch.rand(len(tokenizer)), frozen=True)
+    router = Router.for_query_document([static], [*documents])
+    theirs = SparseEncoder(modules=[router], device="cpu")
+    theirs.save_pretrained(str(tmp_path / "router"))
+    export_origin(read_origin(tmp_path / "router"), tmp_path / "bundle")
+    expected = {
+        "query": theirs.encode_query(TEXTS[:4], convert_to_sparse_tensor=False).numpy(),
+        "document": theirs.encode_document(TEXTS[:4], convert_to_sparse_tensor=False).numpy(),
+    }
+    with Runtime(tmp_path / "bundle") as runtime:
+        for role in INPUT_ROLES:
+            for ours, row in zip(
+                runtime.encode_sparse(TEXTS[:4], role=role), expected[role], strict=True
+            ):
+                dense = np.zeros_like(row)
+                dense[ours.indices] = ours.values
+                np.testing.assert_allclose(dense, row, rtol=1e-5, atol=1e-5)
 
 
 def test_a_masked_language_model_weights_terms_on_request(tmp_path: Path) -> None:

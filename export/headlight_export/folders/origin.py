@@ -17,6 +17,7 @@ from torch import Tensor
 
 from headlight.runtime.bundle.pair_template import PairTemplate
 from headlight.runtime.bundle.roles import RoleRules
+from headlight.runtime.values import Floats
 from headlight_export.families import FAMILIES, family_of, is_own
 from headlight_export.families.heads import (
     OF_TERMS,
@@ -36,6 +37,7 @@ from headlight_export.folders.pair_template import (
     template_from_folder,
 )
 from headlight_export.folders.pooling_choice import with_pooling
+from headlight_export.folders.router_folder import query_rules, read_query_terms
 from headlight_export.folders.sentence_folder import MODULES, DenseLayer, Recipe, read_recipe
 from headlight_export.folders.task import (
     GENERATES,
@@ -97,6 +99,7 @@ class Origin:
         score_tokens: ids of a decoder that scores by the tokens that it would generate.
         pair_template: of pairs; None: they are read as the tokenizer does.
         roles: how queries and documents are read, by role; empty: as any text.
+        query_terms: weight of each term in queries; None: the model computes it.
         hub: model, revision and commit, if it came from the Hub.
     """
 
@@ -111,6 +114,7 @@ class Origin:
     score_tokens: tuple[int, ...] = ()
     pair_template: PairTemplate | None = None
     roles: Mapping[str, RoleRules] = dataclasses.field(default_factory=dict)
+    query_terms: Floats | None = None
     hub: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -222,8 +226,7 @@ def _read_foreign(
     purpose = task_of(finished.config, task)
     template, source = _template(recipe, finished.config, purpose, tokenizer, pair_template)
     about += f"; pairs are read by {source}" if source else ""
-    longest = finished.config.max_length
-    roles = role_rules(recipe.roles, recipe.transformer, tokenizer, longest, max_length)
+    roles = _roles(recipe, finished.config, tokenizer, max_length)
     about += "".join(f"; a {role} has up to {roles[role].max_length}" for role in roles)
     other = None if pools or terms or matches else other_use(recipe.kind, config)
     return Origin(
@@ -238,7 +241,24 @@ def _read_foreign(
         score_tokens=tokens,
         pair_template=template,
         roles=roles,
+        query_terms=_query_terms(recipe, finished.config, tokenizer),
     )
+
+
+def _roles(
+    recipe: Recipe, built: EncoderConfig, tokenizer: str | None, requested: int | None
+) -> dict[str, RoleRules]:
+    """Return how queries and documents are read; `requested`: by --max-length."""
+    if recipe.query_terms is not None and built.term_head is not None:
+        return {"query": query_rules(tokenizer, built.max_length)}
+    return role_rules(recipe.roles, recipe.transformer, tokenizer, built.max_length, requested)
+
+
+def _query_terms(recipe: Recipe, built: EncoderConfig, tokenizer: str | None) -> Floats | None:
+    """Return the weights of terms in queries; None: the model computes them."""
+    if recipe.query_terms is None or built.term_head is None or tokenizer is None:
+        return None
+    return read_query_terms(recipe.query_terms, tokenizer, built.vocab_size)
 
 
 def _with_projection(recipe: Recipe, tensors: dict[str, Tensor], *, matches: bool) -> Recipe:

@@ -22,6 +22,7 @@ from headlight_export.folders.multi_vector_folder import (
     rules_of_pylate,
     rules_of_stanford,
 )
+from headlight_export.folders.router_folder import ROUTER, ROUTES, is_router, query_folder, routes
 from headlight_export.folders.sentence_modules import (
     TOKENS,
     DenseLayer,
@@ -51,7 +52,8 @@ KINDS = {"Transformer": "T", "Pooling": "P", "Dense": "D", "Normalize": "N", "Dr
 ORDER = "Transformer, Pooling, any number of Dense, Normalize"
 SCORING = {"Transformer": "T", "LogitScore": "L"}  # of a cross-encoder
 SCORING_ORDER = "Transformer, perhaps LogitScore"
-SPARSE = {"Transformer": "T", "MLMTransformer": "T", "SpladePooling": "S"}  # of a sparse encoder
+# Of a sparse encoder; a Router has the modules of documents, and others for queries.
+SPARSE = {"Transformer": "T", "MLMTransformer": "T", "SpladePooling": "S", ROUTER: "R"}
 SPARSE_ORDER = "Transformer, SpladePooling"
 # Of a model with a vector for each token; the mask does not change vectors.
 MULTI = {"Transformer": "T", "Dense": "D", "MultiVectorMask": "M", "Normalize": "N"}
@@ -97,6 +99,7 @@ class Recipe:
     chat: Mapping[str, Any] | None = None  # see `read_chat`
     # Of a model that weights terms: how those of all tokens become one, and how many logarithms.
     terms: tuple[str, int] | None = None
+    query_terms: Path | None = None  # folder of static weights of terms, for queries
     # Of a model with a vector for each token: layers that make them, and how it reads each role.
     multi_vector: tuple[DenseLayer, ...] = ()
     roles: Spelled = dataclasses.field(default_factory=dict)
@@ -200,6 +203,7 @@ def _read_sparse(folder: Path) -> Recipe:
         default_prompt=settings["default_prompt"],
         similarity=settings["similarity"] or "dot",
         terms=read_splade(pooling),
+        query_terms=query_folder(folder) if is_router(read_json(folder / MODULES)) else None,
     )
 
 
@@ -278,6 +282,8 @@ def _modules(
     entries = read_json(path)
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise Refused(f"{path} is not a list of modules; save the model again with model.save(...)")
+    if ROUTER in kinds and is_router(entries):
+        path, entries = folder / ROUTES, routes(folder)["document"]
     modules = []
     for entry in entries:
         name, place = entry.get("type"), entry.get("path")

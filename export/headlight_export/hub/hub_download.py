@@ -31,8 +31,16 @@ from headlight_export.folders.multi_vector_folder import METADATA
 from headlight_export.folders.sentence_folder import transformer_folder
 from headlight_export.hub.hub_errors import explained
 
-# Small files, read before the weights are fetched. A Dense layer's weights are small too.
-SETTINGS = ["*.json", "*.txt", "README.md", METADATA, "*_Dense/*.safetensors"]
+# Small files, read before the weights are fetched. Those of a Dense layer and of the terms of
+# queries are small too.
+SETTINGS = [
+    "*.json",
+    "*.txt",
+    "README.md",
+    METADATA,
+    "*_Dense/*.safetensors",
+    "query_0_*/*.safetensors",
+]
 OTHER_FORMATS = ["onnx/*", "openvino/*", "coreml/*", "*/*/*"]
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import torch
 
@@ -28,7 +29,7 @@ from headlight_model.checkpoint import TOKENIZER
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 
-GOLDEN, WEIGHT_FILE = "golden.npz", "weights.bin"
+GOLDEN, WEIGHT_FILE, QUERY_TERMS = "golden.npz", "weights.bin", "query_terms.npz"
 PRECISION = "fp32"
 
 
@@ -47,6 +48,8 @@ def write_parts(
     write_golden(draft / GOLDEN, reference)
     if has_tokenizer := origin.tokenizer is not None:
         (draft / TOKENIZER).write_text(origin.tokenizer, encoding="utf-8")
+    if origin.query_terms is not None:
+        np.savez(draft / QUERY_TERMS, weights=origin.query_terms)
     config, limits = origin.encoder.config, tolerances(own_error)
     head, vectors = config.score_head, config.multi_vector_head
     # Vectors of a model that was trained for something else compare nothing.
@@ -100,6 +103,7 @@ def write_parts(
         include_prompt=config.include_prompt,
         pair_template=origin.pair_template,
         roles=origin.roles,
+        query_terms=None if origin.query_terms is None else QUERY_TERMS,
         dimensions=tuple(n for n in origin.recipe.dimensions if n <= config.pooled_dim),
         similarity=origin.recipe.similarity,
         dense_layers=len(config.dense),

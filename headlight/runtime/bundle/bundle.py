@@ -59,8 +59,8 @@ class Bundle:
         path: the directory.
         manifest: its parsed manifest.
         sha256: hex digest of manifest.json, which pins every other file.
-        files: by name, the golden inputs, the tokenizer and the ranges, in memory. `release` keeps
-            only the golden inputs.
+        files: by name, the golden inputs, the tokenizer, ranges and weights of terms, in memory.
+            `release` keeps only the golden inputs.
         graphs: by name, the graphs that `opens` selected, with their weights, until `release`.
     """
 
@@ -135,7 +135,8 @@ class Bundle:
         opened = [graph for graph in manifest.graphs if opens(graph)]
         heavy = {name for graph in opened for name in graph.weights}
         graphs = {graph.file for graph in manifest.graphs}
-        small = {manifest.golden, manifest.tokenizer, manifest.ranges, *graphs}
+        others = (manifest.golden, manifest.tokenizer, manifest.ranges, manifest.query_terms)
+        small = {*others, *graphs}
         for name in small & heavy:
             raise BundleError(
                 "is listed as weights and for another use; list it for one of them", name
@@ -148,7 +149,7 @@ class Bundle:
                 self.files[name] = read_file(path, name, entry)
             else:
                 check_file(path, name, entry)
-        for used in filter(None, (manifest.golden, manifest.tokenizer, manifest.ranges)):
+        for used in filter(None, others):
             self.file(used)
         for graph in manifest.graphs:
             for used in (*graph.weights, graph.file):

@@ -118,6 +118,7 @@ class Manifest:
     dimensions: tuple[int, ...] = ()  # widths that shortened vectors were trained for
     similarity: str | None = None  # one of SIMILARITIES; informative
     ranges: str | None = None  # file of the ranges of int8
+    query_terms: str | None = None  # file of the weights of terms in queries
     quality: tuple[Quality, ...] = ()  # of each precision, if there is one besides fp32
     tokenizer_limit: TokenizerLimit | None = None  # None: no tokenizer, or an older export
     text_sets: tuple[TextSet, ...] = ()  # empty: no real texts used, or an older export
@@ -249,6 +250,7 @@ class Manifest:
             dimensions=top.counts("dimensions", architecture.pooled_dim),
             similarity=top.one_of_or_null("similarity", SIMILARITIES),
             ranges=top.text_or_null("ranges"),
+            query_terms=top.text_or_null("query_terms") if "query_terms" in top.values else None,
             # `least` is below -1, because rounding may take a cosine a little beyond it.
             quality=tuple(
                 fields.record(Quality, {"count": MOST_TEXTS}, least=-2)

@@ -203,6 +203,11 @@ class Engine:
     def _run(self, items: Sequence[EncodeItem], *, wide: bool) -> list[ItemResult]:
         role, buffers = self.graph(items[0].role, wide=wide), Arrays()
         feeds, works = self._feeds(role, items)
+        if works and not any(work.runs for work in works):
+            return [
+                ItemResult(part for work in works for part in work.cut(row, {}).items())
+                for row in range(len(items))
+            ]
         for work in works:
             buffers |= work.buffers()
         if self.faults.gpu:

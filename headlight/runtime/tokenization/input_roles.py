@@ -44,8 +44,7 @@ def in_role(given: Tokenized, rules: RoleRules, spell: Spell, *, marked: bool) -
     matched = None
     if rules.skipped:
         skipped = np.isin(given.ids[:count], rules.skipped)
-        if skipped.any():
-            matched = np.flatnonzero(~np.append(skipped, np.zeros(len(given.ids) - count, bool)))
+        matched = np.flatnonzero(~np.append(skipped, np.zeros(len(given.ids) - count, bool)))
     return given._replace(occluded=occluded, matched=matched)
 
 

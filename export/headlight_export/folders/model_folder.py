@@ -75,6 +75,24 @@ def read_json(path: Path) -> Any:
         ) from error
 
 
+def inner_folder(folder: Path, place: Any, file: Path, module: Any) -> Path:
+    """Return the folder of a module, which `file` places in another.
+
+    Raises:
+        Refused: the place is outside of `folder`.
+    """
+    if (
+        not isinstance(place, str)
+        or Path(place).is_absolute()
+        or ".." in Path(place).parts
+        or set(place) & set("\\\0")
+    ):
+        raise Refused(
+            f"{file} places {module} in {place!r}; only a folder inside {folder} will be read"
+        )
+    return folder / place
+
+
 def check_readable(folder: Path) -> None:
     """Check the files of a folder, and those one folder below, before any of them is used.
 

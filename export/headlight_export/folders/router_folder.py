@@ -15,7 +15,13 @@ import tokenizers
 
 from headlight.runtime.bundle.roles import RoleRules
 from headlight.runtime.values import Floats
-from headlight_export.folders.model_folder import CONFIG, Refused, read_object, read_tensors
+from headlight_export.folders.model_folder import (
+    CONFIG,
+    Refused,
+    inner_folder,
+    read_object,
+    read_tensors,
+)
 from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 
 ROUTER, ROUTES = "Router", "router_config.json"
@@ -67,10 +73,7 @@ def query_folder(folder: Path) -> Path:
         raise Refused(
             f"{folder / ROUTES}: queries go through {', '.join(kinds)}; only {STATIC[0]} is served"
         )
-    name = str(modules[0]["path"])
-    if Path(name).is_absolute() or ".." in Path(name).parts:
-        raise Refused(f"{folder / ROUTES} names {name!r}; only a folder inside {folder} is read")
-    return folder / name
+    return inner_folder(folder, modules[0]["path"], folder / ROUTES, kinds[0])
 
 
 def query_rules(tokenizer: str | None, longest: int) -> RoleRules:

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from headlight_export.folders.max_length import max_length
-from headlight_export.folders.model_folder import CONFIG, Refused, read_json, read_object
+from headlight_export.folders.model_folder import (
+    CONFIG,
+    Refused,
+    inner_folder,
+    read_json,
+    read_object,
+)
 from headlight_export.folders.multi_vector_folder import (
     Spelled,
     is_pylate,
@@ -290,17 +296,9 @@ def _modules(
         library, _, kind = str(name).rpartition(".")
         if library.split(".")[0] not in LIBRARIES or kind not in kinds:
             raise Refused(f"{path}: module {name} cannot be served; supported is {order}")
-        if (
-            not isinstance(place, str)
-            or Path(place).is_absolute()
-            or ".." in Path(place).parts
-            or set(place) & set("\\\0")
-        ):
-            raise Refused(
-                f"{path} places {name} in {place!r}; only a folder inside {folder} will be read"
-            )
+        inside = inner_folder(folder, place, path, name)
         if kinds[kind]:  # Dropout does nothing but in training
-            modules.append((kind, folder / place))
+            modules.append((kind, inside))
     return modules
 
 

@@ -25,6 +25,7 @@ from headlight_export.families.score_heads import (
     read_token_head,
 )
 from headlight_export.families.source import COMPUTED, Config, Unfit
+from headlight_export.folders import bge_m3
 from headlight_export.folders.labels import activation_of, labels_of
 from headlight_export.folders.model_folder import Refused, check_readable, read_config, read_tensors
 from headlight_export.folders.pair_template import (
@@ -54,7 +55,14 @@ from headlight_model.checkpoint import (
     load_checkpoint,
     printable,
 )
-from headlight_model.config import Dense, EncoderConfig, MultiVectorHead, ScoreHead, TermHead
+from headlight_model.config import (
+    Dense,
+    EncoderConfig,
+    MultiVectorHead,
+    ScoreHead,
+    TermHead,
+    TokenWeightHead,
+)
 from headlight_model.encoder import Encoder
 
 OURS = "headlight"  # as a family
@@ -183,6 +191,8 @@ def _read_foreign(
     tensors = read_tensors(recipe.transformer)
     encoder = _convert(family, config, tensors, max_length)
     tokenizer = None if ids_only else _read_tokenizer(recipe)
+    if task != "embed" and bge_m3.has_heads(recipe.transformer):
+        recipe = bge_m3.with_heads(recipe, family, encoder.config.dim, tokenizer, task)
     pooling_source, head = _pooling_source(recipe, pooling), None
     generates = scores is not None and scores.endswith(GENERATES)
     if score_tokens and not generates:
@@ -492,6 +502,8 @@ def _finish(
             Dense(width=len(layer.weight), bias=layer.bias is not None, activation=layer.activation)
         )
         state |= _named(f"dense.{at}", layer.weight, layer.bias)
+    if (weights := recipe.token_weights) is not None:
+        state |= _named("token_weight_head", weights.weight, weights.bias)
     vectors = []
     for at, layer in enumerate(recipe.multi_vector):
         vectors.append(
@@ -509,6 +521,7 @@ def _finish(
             normalize=recipe.normalize,
             score_head=None if head is None else head.config,
             term_head=None if terms is None else terms.config,
+            token_weight_head=weights and TokenWeightHead(skipped=recipe.unweighted),
             multi_vector_head=MultiVectorHead(layers=tuple(vectors), normalize=recipe.unit_vectors)
             if vectors
             else None,

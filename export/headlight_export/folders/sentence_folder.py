@@ -74,6 +74,9 @@ class Recipe:
     chat: Mapping[str, Any] | None = None  # see `read_chat`
     # Of a model that weights terms: how those of all tokens become one, and how many logarithms.
     terms: tuple[str, int] | None = None
+    # Of a model that weights each of its tokens: the layer, and ids without a weight.
+    token_weights: DenseLayer | None = None
+    unweighted: tuple[int, ...] = ()
     # Of a model with a vector for each token: layers that make them, and how it reads each role.
     multi_vector: tuple[DenseLayer, ...] = ()
     unit_vectors: bool = True  # those vectors have unit length

@@ -20,6 +20,7 @@ from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.utils.tqdm import tqdm
 
 from headlight_export.families import family_of, is_own
+from headlight_export.folders.bge_m3 import HEADS
 from headlight_export.folders.model_folder import (
     INDEX,
     WEIGHTS,
@@ -31,7 +32,12 @@ from headlight_export.folders.sentence_folder import transformer_folder
 from headlight_export.hub.hub_errors import explained
 
 # Small files, read before the weights are fetched. A Dense layer's weights are small too.
-SETTINGS = ["*.json", "*.txt", "README.md", "*_Dense/*.safetensors"]
+SETTINGS = [
+    "*.json",
+    "*.txt",
+    "README.md",
+    *(f"{each}.safetensors" for each in ("*_Dense/*", *HEADS)),
+]
 OTHER_FORMATS = ["onnx/*", "openvino/*", "coreml/*", "*/*/*"]
 
 

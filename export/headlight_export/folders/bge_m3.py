@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import NamedTuple
 
 import tokenizers
 
@@ -18,69 +19,86 @@ from headlight_export.folders.sentence_folder import Recipe
 from headlight_export.folders.sentence_modules import DenseLayer
 from headlight_export.tokenizers.tokenizer_file import read_settings
 
+NAME = "BGE-M3"
 WEIGHTS, VECTORS = HEADS = ("sparse_linear", "colbert_linear")
 FAMILY = "xlm-roberta"
 CLS = "cls_token"
 # Tokens without a weight; the family's spelling, unless the folder has another.
 SPECIAL = {CLS: "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 CONVERT = "python -m headlight_export.folders.convert_bge_m3"
+WHY = f"with sparse and multi-vectors, by the heads of {NAME}"  # of the export, for the user
 DENSE_ALONE = "export with --task embed for dense vectors alone"
 
 
-def has_heads(folder: Path) -> bool:
-    """Return whether a folder has a head of BGE-M3, in any form."""
-    return any(path.stem in HEADS for path in folder.glob("*_linear.*"))
+class Heads(NamedTuple):
+    """The layers of both heads."""
+
+    weights: DenseLayer
+    vectors: DenseLayer
 
 
-def with_heads(
-    recipe: Recipe, family: str, width: int, tokenizer: str | None, task: str | None
-) -> Recipe:
-    """Return the recipe of dense, sparse and multi-vectors, from a folder that `has_heads`.
+def read_heads(folder: Path, family: str, task: str | None) -> Heads | None:
+    """Return the heads in the folder of an encoder; None: there are none, or --task leaves them.
 
     Args:
-        recipe: of the folder. Without a pooling, dense vectors are those of the first token.
+        folder: of config.json and weights.
         family: of the encoder.
-        width: of its vectors.
-        tokenizer: the text of tokenizer.json; None: token ids alone.
         task: of --task.
 
     Raises:
-        Refused: a head is missing, pickled, damaged or of another shape; or the tokenizer is
-            missing.
+        Refused: a head is missing, pickled or damaged, or --task is for another kind of model.
     """
-    folder = recipe.transformer
+    if task == "embed" or not any(path.stem in HEADS for path in folder.glob("*_linear.*")):
+        return None
     if task is not None:
         raise Refused(
-            f"{folder} has the heads of BGE-M3, so dense, sparse and multi-vectors are exported "
+            f"{folder} has the heads of {NAME}, so dense, sparse and multi-vectors are exported "
             f"together; leave --task {task} out, or {DENSE_ALONE}"
         )
     if family != FAMILY:
-        raise Refused(f"{folder} has the heads of BGE-M3, read for {FAMILY} alone; {DENSE_ALONE}")
+        raise Refused(f"{folder} has the heads of {NAME}, read for {FAMILY} alone; {DENSE_ALONE}")
+    return Heads(*(_head(folder, name) for name in HEADS))
+
+
+def with_heads(recipe: Recipe, heads: Heads, width: int, tokenizer: str | None) -> Recipe:
+    """Return the recipe of dense, sparse and multi-vectors.
+
+    Args:
+        recipe: of the folder. Without a pooling, dense vectors are those of the first token.
+        heads: of the folder.
+        width: of the encoder's vectors.
+        tokenizer: the text of tokenizer.json; None: token ids alone.
+
+    Raises:
+        Refused: the heads do not fit the encoder, or their special tokens are unknown.
+    """
+    folder = recipe.transformer
     if tokenizer is None:
         raise Refused(
-            f"the heads of BGE-M3 need {folder}'s tokenizer, whose special tokens have no weight; "
+            f"the heads of {NAME} need {folder}'s tokenizer, whose special tokens have no weight; "
             f"leave --ids-only out, or {DENSE_ALONE}"
         )
-    weights, vectors = (_head(folder, name, width) for name in HEADS)
-    if len(weights.weight) != 1:
-        raise Refused(
-            f"{folder / WEIGHTS}.safetensors gives {len(weights.weight)} numbers for each token; "
-            "expected 1"
-        )
+    for name, layer in zip(HEADS, heads, strict=True):
+        rows = 1 if name == WEIGHTS else len(layer.weight)
+        if layer.weight.shape != (rows, width):
+            raise Refused(
+                f"{folder / name}.safetensors has a weight of {list(layer.weight.shape)}; the "
+                f"model takes {[rows, width]}; fetch the folder anew, or {DENSE_ALONE}"
+            )
     ids = _special_ids(folder, tokenizer)
     rules = RoleRules(skipped=(ids[CLS],))
-    pooled = {} if recipe.pooling else {"pooling": "cls", "normalize": True}
     return dataclasses.replace(
         recipe,
-        token_weights=weights,
+        pooling=recipe.pooling or "cls",
+        normalize=recipe.normalize or not recipe.pooling,
+        token_weights=heads.weights,
         unweighted=tuple(sorted({*ids.values()})),
-        multi_vector=(vectors,),
+        multi_vector=(heads.vectors,),
         roles=dict.fromkeys(INPUT_ROLES, rules),
-        **pooled,
     )
 
 
-def _head(folder: Path, name: str, width: int) -> DenseLayer:
+def _head(folder: Path, name: str) -> DenseLayer:
     path = folder / f"{name}.safetensors"
     if not path.is_file():
         pickled = (folder / f"{name}.pt").is_file()
@@ -91,14 +109,14 @@ def _head(folder: Path, name: str, width: int) -> DenseLayer:
         )
         raise Refused(f"{folder}: the head {name} {problem}, or {DENSE_ALONE}")
     tensors = read_file(path)
-    shapes = {key: list(tensor.shape) for key, tensor in tensors.items()}
-    rows = shapes.get("weight", [0])[0]
-    if not rows or shapes != {"weight": [rows, width], "bias": [rows]}:
+    weight, bias = tensors.get("weight"), tensors.get("bias")
+    if len(tensors) != 2 or weight is None or bias is None or bias.shape != weight.shape[:1]:
+        shapes = {key: list(tensor.shape) for key, tensor in tensors.items()}
         raise Refused(
-            f"{path} holds {shapes}; the model takes weight [n, {width}] and bias [n]; "
-            "convert the folder again"
+            f"{path} holds {shapes!a:.200}; expected weight [n, width] and bias [n]; fetch the "
+            f"folder anew, or {DENSE_ALONE}"
         )
-    return DenseLayer(tensors["weight"], tensors["bias"], "identity")
+    return DenseLayer(weight, bias, "identity")
 
 
 def _special_ids(folder: Path, tokenizer: str) -> dict[str, int]:
@@ -112,7 +130,7 @@ def _special_ids(folder: Path, tokenizer: str) -> dict[str, int]:
         if number is None:
             raise Refused(
                 f"{folder}: the vocabulary has no {role} {name!a:.40}, to which the heads of "
-                f"BGE-M3 give no weight; correct the tokenizer, or {DENSE_ALONE}"
+                f"{NAME} give no weight; correct the tokenizer, or {DENSE_ALONE}"
             )
         ids[role] = number
     return ids

@@ -188,12 +188,14 @@ def _read_foreign(
     family = family_of(config)
     pools = recipe.pooling is not None
     scores = scored(recipe.kind, config, pooling, task, pools=pools)
+    heads = bge_m3.read_heads(recipe.transformer, family, task)
     tensors = read_tensors(recipe.transformer)
     encoder = _convert(family, config, tensors, max_length)
     tokenizer = None if ids_only else _read_tokenizer(recipe)
-    if task != "embed" and bge_m3.has_heads(recipe.transformer):
-        recipe = bge_m3.with_heads(recipe, family, encoder.config.dim, tokenizer, task)
     pooling_source, head = _pooling_source(recipe, pooling), None
+    if heads is not None:
+        pooling_source = pooling_source if pools else f"as {bge_m3.NAME} does"
+        recipe = bge_m3.with_heads(recipe, heads, encoder.config.dim, tokenizer)
     generates = scores is not None and scores.endswith(GENERATES)
     if score_tokens and not generates:
         raise Refused("--score-tokens is for decoders that rerank by two tokens; leave it out")
@@ -230,7 +232,7 @@ def _read_foreign(
         recipe=recipe,
         about=about,
         task=purpose,
-        why=_why(scores, other, pooling, head),
+        why=bge_m3.WHY if heads else _why(scores, other, pooling, head),
         score_tokens=tokens,
         pair_template=template,
     )

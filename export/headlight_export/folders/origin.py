@@ -523,7 +523,9 @@ def _finish(
             normalize=recipe.normalize,
             score_head=None if head is None else head.config,
             term_head=None if terms is None else terms.config,
-            token_weight_head=weights and TokenWeightHead(skipped=recipe.unweighted),
+            token_weight_head=None
+            if weights is None
+            else TokenWeightHead(skipped=recipe.unweighted),
             multi_vector_head=MultiVectorHead(layers=tuple(vectors), normalize=recipe.unit_vectors)
             if vectors
             else None,

@@ -94,21 +94,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_one_pass_gives_the_three_vectors_of_the_reference(folder: Path, tmp_path: Path) -> None:
+def test_the_three_vectors_are_those_of_the_reference(folder: Path, tmp_path: Path) -> None:
     exported = export_origin(read_origin(folder), tmp_path / "bundle", precisions=("int8",))
-    assert max(row.max_error for row in exported.rows if row.output == "sparse") <= 1e-5
+    heads = {"sparse", "multi_vector"}
+    assert max(row.max_error for row in exported.rows if row.output in heads) <= 1e-5
     with Runtime(tmp_path / "bundle") as runtime:
         model = runtime.model()
         dense = runtime.encode(TEXTS, truncate="end")
         sparse = runtime.encode_sparse(TEXTS, truncate="end")
+        multi = runtime.encode_multi_vector(TEXTS, truncate="end")
+        queries = runtime.encode_multi_vector(TEXTS, truncate="end", role="query")
         [short] = runtime.encode_sparse(TEXTS[0], top_k=2)
     assert model.task == "embed"
-    assert {"pooled", "sparse"} <= {*model.outputs}
+    assert {"pooled"} | heads <= {*model.outputs}
     for at, row in enumerate(expected(folder, TEXTS)):
         np.testing.assert_allclose(dense[at], row.dense, rtol=1e-5, atol=1e-6)
         assert sparse[at].indices.tolist() == sorted(row.sparse)
         weights = [row.sparse[term] for term in sorted(row.sparse)]
         np.testing.assert_allclose(sparse[at].values, weights, rtol=1e-5)
+        for vectors in (multi[at], queries[at]):  # without that of the first token
+            np.testing.assert_allclose(vectors, row.multi, rtol=1e-5, atol=1e-6)
     first = expected(folder, TEXTS[:1])[0].sparse
     assert set(short.indices) == set(sorted(first, key=first.__getitem__)[-2:])
 

@@ -1,4 +1,4 @@
-"""Small models that score texts or terms, for the tests that need no other library."""
+"""Small models that score texts, terms or tokens, for the tests that need no other library."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ import pytest
 
 from headlight.runtime.bundle.roles import RoleRules
 from headlight.runtime.values import Floats
-from headlight_model.config import Dense, EncoderConfig, MultiVectorHead, ScoreHead, TermHead
-from tests.factory import small_config, write_checkpoint
+from headlight_model.config import (
+    Dense,
+    EncoderConfig,
+    MultiVectorHead,
+    ScoreHead,
+    TermHead,
+    TokenWeightHead,
+)
+from tests.factory import SPECIALS, small_config, write_checkpoint
 from tests.once import once
 
 LAYER = Dense(width=36, bias=True, activation="tanh", norm=True)
@@ -61,6 +68,18 @@ def multi_vector() -> EncoderConfig:
     return small_config(positions="rope", layers=1, max_length=40, multi_vector_head=head)
 
 
+def three() -> EncoderConfig:
+    """Return the config of a model for dense, sparse and multi-vectors, as BGE-M3."""
+    return small_config(
+        positions="rope",
+        layers=1,
+        max_length=40,
+        pooling="cls",
+        token_weight_head=TokenWeightHead(skipped=tuple(range(len(SPECIALS)))),
+        multi_vector_head=MultiVectorHead(layers=(Dense(width=20, bias=True),)),
+    )
+
+
 def scoring(head: ScoreHead, **values: Any) -> EncoderConfig:
     return small_config(**values, normalize=False, score_head=head, max_length=40)
 
@@ -72,6 +91,7 @@ MAKERS: dict[str, Callable[[], EncoderConfig]] = {
     "decoder": decoder,
     "sparse": sparse,
     "multi_vector": multi_vector,
+    "three": three,
 }
 
 

@@ -19,24 +19,26 @@ if TYPE_CHECKING:
     from headlight.description import ModelDescription
     from headlight.outputs.vector_forms import AvailableForms
     from headlight.pb import headlight_pb2 as pb
-    from headlight.runtime.values import Architecture, Array, Arrays, Floats
+    from headlight.runtime.values import Architecture, Array, Arrays, Floats, Ids
 
-TERMS = "terms"  # the graph's output: float [B, vocabulary]
+# The graph's output is one of two: float [B, vocabulary], or [B, S, 1], each token being a term.
+TERMS, TOKEN_WEIGHTS = "terms", "token_weights"
 INDICES = "sparse_indices"
 SPARSE = "outputs.sparse"
 USUAL = 1024  # terms, unless the caller says otherwise; a text has some hundreds
 
 
 class TermChoice(NamedTuple):
-    """How many terms a vector has, at most, and the least weight of each; 0: all, in their order.
+    """How many terms a vector has, at most, and the least weight of each.
 
-    The latter is for measurements alone. `of_queries` are the weights of all terms in queries, if
-    the model does not compute them.
+    0 terms: what the graph gives, for measurements alone; of each token or of the vocabulary.
+    `of_queries` are the weights of all terms in queries, if the model does not compute them.
     """
 
     terms: int
     least: float
     size: int
+    each_token: bool = False
     of_queries: Floats | None = None
 
     def is_query(self, item: Item) -> bool:
@@ -50,7 +52,7 @@ class SparseVectors(Output):
     name = "sparse"
     extras = (INDICES,)
     axes = ("term",)
-    reads = (TERMS,)
+    reads = (TERMS, TOKEN_WEIGHTS)
     tolerance = "sparse"
     floor = 1e-5
     by_number = True
@@ -70,17 +72,19 @@ class SparseVectors(Output):
         if not 0 <= spec.min_weight < np.inf:
             raise InvalidInput(f"{SPARSE}.min_weight", Reason.MIN_WEIGHT)
         least, size = spec.min_weight, model.vocab_size
-        return TermChoice(min(most, size), least, size, forms.query_terms)
+        return TermChoice(min(most, size), least, size, of_queries=forms.query_terms)
 
     def whole(self, architecture: Architecture) -> TermChoice:
-        return TermChoice(0, 0.0, architecture.vocab_size)
+        return TermChoice(0, 0.0, architecture.vocab_size, architecture.token_terms)
 
     def one_size(self, choice: TermChoice) -> bool:
-        return True
+        return not choice.each_token
 
     def tensors(
         self, choice: TermChoice, place: None, count: int, model: Architecture | ModelDescription
     ) -> tuple[Tensor, ...]:
+        if choice.each_token:
+            return (Tensor("sparse", "float32", (count, 1), ("token", "term")),)
         weights = Tensor("sparse", "float32", (choice.terms or choice.size,), self.axes)
         if not choice.terms:
             return (weights,)
@@ -90,6 +94,8 @@ class SparseVectors(Output):
         self, items: Sequence[Item], architecture: Architecture, longest: int, unit: bool
     ) -> Work:
         work = Work(self, items)
+        given = self.graph_shapes(architecture)
+        work.names = [name for name in work.names if name in given]
         choices = [item.selection.get(self.name) for item in items]
         if all(
             each is None or each.is_query(item) for each, item in zip(choices, items, strict=True)
@@ -103,13 +109,20 @@ class SparseVectors(Output):
             weights = np.zeros_like(choice.of_queries)
             present = item.ids[item.matched]
             weights[present] = choice.of_queries[present]
+        elif TOKEN_WEIGHTS in outputs:
+            weights = outputs[TOKEN_WEIGHTS][row, : len(item.ids)]
         else:
             weights = outputs[TERMS][row]
         if not choice.terms:
             return {"sparse": np.array(weights, np.float32)}
-        return dict(zip(("sparse", INDICES), largest(weights, choice), strict=True))
+        terms = np.arange(len(weights))
+        if TOKEN_WEIGHTS in outputs:
+            terms, weights = terms_of(item.ids, weights[:, 0])
+        return dict(zip(("sparse", INDICES), largest(terms, weights, choice), strict=True))
 
     def graph_shapes(self, architecture: Architecture) -> dict[str, tuple[int, ...]]:
+        if architecture.token_terms:
+            return {TOKEN_WEIGHTS: (0, 0, 1)}
         return {TERMS: (0, architecture.vocab_size)}
 
     def message_of(self, spec: SparseSpec) -> pb.SparseOutput:
@@ -135,15 +148,28 @@ class SparseVectors(Output):
         return SparseVector(indices, weights, choice.size, model)
 
 
-def largest(weights: Floats, choice: TermChoice) -> tuple[Floats, Array]:
+def terms_of(ids: Ids, weights: Floats) -> tuple[Ids, Floats]:
+    """Return the different ids of a text, ascending, and the largest weight of each."""
+    terms, places = np.unique(ids, return_inverse=True)
+    largest = np.zeros(len(terms), np.float32)
+    np.maximum.at(largest, places, weights)
+    return terms, largest
+
+
+def largest(terms: Ids, weights: Floats, choice: TermChoice) -> tuple[Floats, Array]:
     """Return the largest weights and their terms, float32 and uint32 [terms], by ascending term.
 
     Of equal weights at the cut, those of the first terms are kept. Behind the last are zeros.
+
+    Args:
+        terms: ids, ascending.
+        weights: of each.
+        choice: how many, and the least weight.
     """
-    terms = np.flatnonzero((weights > 0) & (weights >= choice.least))
-    if len(terms) > choice.terms:
-        order = np.argsort(-weights[terms], kind="stable")[: choice.terms]
-        terms = np.sort(terms[order])
-    kept, indices = np.zeros(choice.terms, np.float32), np.zeros(choice.terms, np.uint32)
-    kept[: len(terms)], indices[: len(terms)] = weights[terms], terms
-    return kept, indices
+    kept = np.flatnonzero((weights > 0) & (weights >= choice.least))
+    if len(kept) > choice.terms:
+        order = np.argsort(-weights[kept], kind="stable")[: choice.terms]
+        kept = np.sort(kept[order])
+    values, indices = np.zeros(choice.terms, np.float32), np.zeros(choice.terms, np.uint32)
+    values[: len(kept)], indices[: len(kept)] = weights[kept], terms[kept]
+    return values, indices

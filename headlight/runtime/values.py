@@ -34,6 +34,7 @@ class Architecture:
     token_labels: bool = False  # each token has scores
     causal: bool = False  # a token sees itself and earlier tokens alone
     terms: bool = False  # a text has a weight for each term of the vocabulary
+    token_terms: bool = False  # only for those of its tokens, and the graphs give it of each token
     multi_vector_dim: int = 0  # of a vector of each token that is matched alone; 0: none
 
 

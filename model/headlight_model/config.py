@@ -100,6 +100,16 @@ class TermHead:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenWeightHead:
+    """A head that weights each token as a term of the vocabulary (BGE-M3).
+
+    Chen et al. 2024, section 3.2.
+    """
+
+    skipped: tuple[int, ...] = ()  # ids that have no weight: special tokens
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiVectorHead:
     """Layers that make a vector of each token, to be matched one by one (ColBERT).
 
@@ -183,6 +193,7 @@ class EncoderConfig:
     normalize: bool = True  # pooled vectors have unit length
     score_head: ScoreHead | None = None  # reads what pooling gives, before the layers of `dense`
     term_head: TermHead | None = None  # reads token vectors
+    token_weight_head: TokenWeightHead | None = None  # the same
     multi_vector_head: MultiVectorHead | None = None  # the same
     dropout: float = 0.0  # training only: on what each half of a block adds
     embedding_dropout: float = 0.0  # training only: on embeddings with positions and segments added
@@ -211,6 +222,12 @@ class EncoderConfig:
         if not 0 <= self.pad_id < self.vocab_size:
             raise ValueError(
                 f"pad_id {self.pad_id} is not a token of a vocabulary of {self.vocab_size}"
+            )
+        skipped = () if self.token_weight_head is None else self.token_weight_head.skipped
+        if beyond := [token for token in skipped if not 0 <= token < self.vocab_size]:
+            raise ValueError(
+                f"token_weight_head.skipped has {beyond[0]}, which is not a token of a vocabulary "
+                f"of {self.vocab_size}"
             )
         if self.trained_length > self.max_length:
             raise ValueError(

@@ -18,7 +18,7 @@ from headlight_model.layers.block import Block
 from headlight_model.layers.dense import build_dense
 from headlight_model.layers.norms import build_norm
 from headlight_model.layers.pooling import POOLING, unit_length
-from headlight_model.layers.terms import TermWeights
+from headlight_model.layers.terms import TermWeights, TokenWeights
 from headlight_model.positions.position_schemes import Positions, build_positions
 
 
@@ -37,8 +37,9 @@ class EncoderOutput:
     heads: dict[str, Tensor] = dataclasses.field(default_factory=dict)
 
 
-# From token vectors [B, S, D], also those of padding, and bool [B, S], those that pooling counts.
-Head = Callable[[Tensor, Tensor], Tensor]
+# From token vectors [B, S, D], also those of padding, bool [B, S], those that pooling counts, and
+# int64 ids [B, S].
+Head = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class View(NamedTuple):
@@ -80,6 +81,8 @@ class Encoder(nn.Module):
         self.score_head = build_dense(config, () if head is None else head.layers)
         terms = config.term_head
         self.term_head = None if terms is None else TermWeights(config, terms)
+        weights = config.token_weight_head
+        self.token_weight_head = None if weights is None else TokenWeights(config, weights)
         vectors = config.multi_vector_head
         self.multi_vector_head = build_dense(config, () if vectors is None else vectors.layers)
 
@@ -150,7 +153,7 @@ class Encoder(nn.Module):
             tuple(hidden),
             tuple(attention),
             tuple(scores),
-            {name: head(every, counted) for name, head in self.heads.items()},
+            {name: head(every, counted, ids) for name, head in self.heads.items()},
         )
 
     def views(self, keep: Tensor, positions: Tensor) -> tuple[View, View]:
@@ -210,11 +213,13 @@ class Encoder(nn.Module):
             heads["logits"] = self.logits
         if self.config.term_head is not None:
             heads["terms"] = self.terms
+        if self.token_weight_head is not None:
+            heads["token_weights"] = self.token_weight_head.weights
         if self.config.multi_vector_head is not None:
             heads["multi_vector"] = self.multi_vector
         return heads
 
-    def logits(self, tokens: Tensor, counted: Tensor) -> Tensor:
+    def logits(self, tokens: Tensor, counted: Tensor, ids: Tensor) -> Tensor:
         """Return logits of n labels: [B, n], or [B, S, n] of each token.
 
         From [B, S, D], bool [B, S]; of a model with a head for scores.
@@ -226,7 +231,7 @@ class Encoder(nn.Module):
             x = dense(x)
         return x
 
-    def terms(self, tokens: Tensor, counted: Tensor) -> Tensor:
+    def terms(self, tokens: Tensor, counted: Tensor, ids: Tensor) -> Tensor:
         """Return the weight of each term of the vocabulary: [B, V].
 
         From [B, S, D], bool [B, S]; of a model with a head for terms.
@@ -235,7 +240,7 @@ class Encoder(nn.Module):
         weights: Tensor = self.term_head(tokens, counted, self.embedding.weight)
         return weights
 
-    def multi_vector(self, tokens: Tensor, counted: Tensor) -> Tensor:
+    def multi_vector(self, tokens: Tensor, counted: Tensor, ids: Tensor) -> Tensor:
         """Return a vector of each token, also of those that no query sees: [B, S, n].
 
         From [B, S, D]; of a model with a head for them.

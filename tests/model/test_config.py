@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headlight_model.config import EncoderConfig
+from headlight_model.config import EncoderConfig, TokenWeightHead
 
 Build = Callable[..., EncoderConfig]
 
@@ -28,6 +28,10 @@ Build = Callable[..., EncoderConfig]
         ({"pooling": "middle"}, "pooling is 'middle'; choose one of"),
         ({"pad_id": 50}, "pad_id 50 is not a token of a vocabulary of 50"),
         ({"pad_id": -1}, "pad_id -1 is not a token"),
+        (
+            {"token_weight_head": TokenWeightHead(skipped=(0, 50))},
+            "skipped has 50, which is not a token of a vocabulary of 50",
+        ),
         ({"norm_eps": 0.0}, "norm_eps is 0.0; it must be above 0 and finite"),
         ({"rope_theta": float("nan")}, "rope_theta is nan; it must be above 0 and finite"),
         ({"sinusoidal_base": 0.0}, "sinusoidal_base is 0.0; it must be above 0 and finite"),

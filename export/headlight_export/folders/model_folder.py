@@ -130,7 +130,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
             "model.merge_and_unload().save_pretrained(...)"
         )
     if (folder / WEIGHTS).is_file():
-        return _read_file(folder / WEIGHTS, None)
+        return read_file(folder / WEIGHTS)
     if not (folder / INDEX).is_file():
         raise Refused(_without_weights(folder))
     tensors: dict[str, Tensor] = {}
@@ -139,7 +139,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
             raise Refused(
                 f"{folder / shard} is missing, though {INDEX} names it; fetch the folder anew"
             )
-        tensors |= _read_file(folder / shard, names)
+        tensors |= read_file(folder / shard, names)
     return tensors
 
 
@@ -177,8 +177,8 @@ def shards(folder: Path) -> dict[str, list[str]]:
     return by_file
 
 
-def _read_file(path: Path, names: list[str] | None) -> dict[str, Tensor]:
-    """Read the tensors `names` from one file; None: all."""
+def read_file(path: Path, names: list[str] | None = None) -> dict[str, Tensor]:
+    """Return the tensors `names` of one file, as `read_tensors` does; None: all."""
     try:
         with safe_open(path, framework="pt") as file:
             present = set(file.keys())

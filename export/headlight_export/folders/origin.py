@@ -27,6 +27,7 @@ from headlight_export.families.heads import (
     read_token_head,
 )
 from headlight_export.families.source import COMPUTED, Config, Unfit
+from headlight_export.folders import bge_m3
 from headlight_export.folders.labels import activation_of, labels_of
 from headlight_export.folders.model_folder import Refused, check_readable, read_config, read_tensors
 from headlight_export.folders.multi_vector_folder import role_rules, take_projection
@@ -60,7 +61,14 @@ from headlight_model.checkpoint import (
     load_checkpoint,
     printable,
 )
-from headlight_model.config import Dense, EncoderConfig, MultiVectorHead, ScoreHead, TermHead
+from headlight_model.config import (
+    Dense,
+    EncoderConfig,
+    MultiVectorHead,
+    ScoreHead,
+    TermHead,
+    TokenWeightHead,
+)
 from headlight_model.encoder import Encoder
 
 OURS = "headlight"  # as a family
@@ -191,16 +199,21 @@ def _read_foreign(
     family = family_of(config)
     pools = recipe.pooling is not None
     scores = scored(recipe.kind, config, pooling, task, pools=pools)
+    heads = bge_m3.read_heads(recipe.transformer, family, task)
     tensors = read_tensors(recipe.transformer)
     matches = matches_tokens(recipe.kind, pooling, task)
     recipe = _with_projection(recipe, tensors, matches=matches)
     encoder = _convert(family, config, tensors, max_length)
     tokenizer = None if ids_only else _read_tokenizer(recipe)
-    pooling_source, head = _pooling_source(recipe, pooling), None
-    generates = scores is not None and scores.endswith(GENERATES)
-    if score_tokens and not generates:
+    pooling_source, head, rules = _pooling_source(recipe, pooling), None, dict[str, RoleRules]()
+    if heads is not None:
+        pooling_source = pooling_source if pools else f"as {bge_m3.NAME} does"
+        recipe, rules = bge_m3.with_heads(recipe, heads, encoder.config.dim, tokenizer)
+    tokens = tuple[int, ...]()
+    if scores is not None and scores.endswith(GENERATES):
+        tokens = _score_tokens(recipe, config, tokenizer, score_tokens)
+    elif score_tokens:
         raise Refused("--score-tokens is for decoders that rerank by two tokens; leave it out")
-    tokens = _score_tokens(recipe, config, tokenizer, score_tokens) if generates else ()
     terms = None
     if weights_terms(recipe.kind, config, pooling, task):
         terms = _read_terms(family, config, tensors, encoder, recipe)
@@ -214,7 +227,6 @@ def _read_foreign(
         head = _read_head(family, scores, config, tensors, encoder, recipe, tokens)
         recipe = dataclasses.replace(recipe, pooling=head.pooling)
         pooling_source = f"what the head of {printable(scores)} reads"
-    digest = sha256(sorted(recipe.transformer.glob("*.safetensors")))
     finished = _finish(encoder, recipe, max_length, head, terms)
     left = [
         name
@@ -226,18 +238,20 @@ def _read_foreign(
     purpose = task_of(finished.config, task)
     template, source = _template(recipe, finished.config, purpose, tokenizer, pair_template)
     about += f"; pairs are read by {source}" if source else ""
-    roles = _roles(recipe, finished.config, tokenizer, max_length)
-    about += "".join(f"; a {role} has up to {roles[role].max_length}" for role in roles)
+    roles = rules or _roles(recipe, finished.config, tokenizer, max_length)
+    about += "".join(
+        f"; a {role} has up to {each.max_length}" for role, each in roles.items() if each.max_length
+    )
     other = None if pools or terms or matches else other_use(recipe.kind, config)
     return Origin(
         encoder=finished,
         tokenizer=tokenizer,
         family=family,
-        weights_sha256=digest,
+        weights_sha256=sha256(sorted(recipe.transformer.glob("*.safetensors"))),
         recipe=recipe,
         about=about,
         task=purpose,
-        why=_why(scores, other, pooling, head),
+        why=bge_m3.WHY if heads else _why(scores, other, pooling, head),
         score_tokens=tokens,
         pair_template=template,
         roles=roles,
@@ -536,6 +550,8 @@ def _finish(
         for at, layer in enumerate(layers):
             state |= _named(f"{place}.{at}", layer.weight, layer.bias)
     vectors = tuple(map(_dense, recipe.multi_vector))
+    if (weights := recipe.token_weights) is not None:
+        state |= _named("token_weight_head", weights.weight, weights.bias)
     for each in (head, terms):
         state |= {} if each is None else each.state
     finished = Encoder(
@@ -548,6 +564,9 @@ def _finish(
             score_head=None if head is None else head.config,
             term_head=None if terms is None else terms.config,
             multi_vector_head=MultiVectorHead(layers=vectors) if vectors else None,
+            token_weight_head=None
+            if weights is None
+            else TokenWeightHead(skipped=recipe.unweighted),
             trained_length=min(config.trained_length, longest),
             max_length=longest,
         )

@@ -106,6 +106,9 @@ class Recipe:
     # Of a model that weights terms: how those of all tokens become one, and how many logarithms.
     terms: tuple[str, int] | None = None
     query_terms: Path | None = None  # folder of static weights of terms, for queries
+    # Of a model that weights each of its tokens: the layer, and ids without a weight.
+    token_weights: DenseLayer | None = None
+    unweighted: tuple[int, ...] = ()
     # Of a model with a vector for each token: layers that make them, and how it reads each role.
     multi_vector: tuple[DenseLayer, ...] = ()
     roles: Spelled = dataclasses.field(default_factory=dict)

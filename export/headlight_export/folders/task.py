@@ -126,10 +126,11 @@ def task_of(config: EncoderConfig, asked: str | None = None) -> str:
         Refused: `asked`, of --task, does not suit the head.
     """
     head = config.score_head
-    if head is None and config.multi_vector_head is not None:
-        return "multi_vector"
     if head is None:
-        return "embed" if config.term_head is None else "sparse"
+        if config.token_weight_head is not None:  # dense vectors beside those of both heads
+            return "embed"
+        alone = {"multi_vector": config.multi_vector_head, "sparse": config.term_head}
+        return next((task for task, each in alone.items() if each is not None), "embed")
     if asked == "rerank" and (head.each_token or len(head.labels) != 1):
         raise Refused(
             f"--task rerank takes a model with one score, and this has {len(head.labels)}; "

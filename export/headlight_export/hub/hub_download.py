@@ -20,6 +20,7 @@ from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.utils.tqdm import tqdm
 
 from headlight_export.families import family_of, is_own
+from headlight_export.folders.bge_m3 import HEADS
 from headlight_export.folders.model_folder import (
     INDEX,
     WEIGHTS,
@@ -38,8 +39,7 @@ SETTINGS = [
     "*.txt",
     "README.md",
     METADATA,
-    "*_Dense/*.safetensors",
-    "query_0_*/*.safetensors",
+    *(f"{each}.safetensors" for each in ("*_Dense/*", "query_0_*/*", *HEADS)),
 ]
 OTHER_FORMATS = ["onnx/*", "openvino/*", "coreml/*", "*/*/*"]
 

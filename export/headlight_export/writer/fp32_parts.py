@@ -52,7 +52,7 @@ def write_parts(
         np.savez(draft / QUERY_TERMS, weights=origin.query_terms)
     config, limits = origin.encoder.config, tolerances(own_error)
     head, vectors = config.score_head, config.multi_vector_head
-    # Vectors of a model that was trained for something else compare nothing.
+    # Pooled vectors of a model that was trained for something else compare nothing.
     left = () if origin.task == "embed" else ("pooled", "spans")
     architecture = Architecture(
         positions=config.positions,
@@ -65,7 +65,8 @@ def write_parts(
         labels=0 if head is None else len(head.labels),
         token_labels=head is not None and head.each_token,
         causal=config.causal,
-        terms=config.term_head is not None,
+        terms=config.term_head is not None or config.token_weight_head is not None,
+        token_terms=config.token_weight_head is not None,
         multi_vector_dim=0 if vectors is None else vectors.layers[-1].width,
     )
     rounding = reference.own_rounding(SEED)

@@ -207,6 +207,7 @@ class Manifest:
             token_labels=shape.values.get("labels", 0) and shape.take("token_labels", bool),
             causal="causal" in shape.values and shape.take("causal", bool),
             terms="terms" in shape.values and shape.take("terms", bool),
+            token_terms="token_terms" in shape.values and shape.take("token_terms", bool),
             multi_vector_dim=shape.optional_count("multi_vector_dim", WIDEST),
         )
         prompts = _prompts(top.child("prompts"))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from headlight_model.config import EncoderConfig, TermHead
+from headlight_model.config import EncoderConfig, TermHead, TokenWeightHead
 from headlight_model.layers.dense import build_dense
 
 ROWS = 4096  # terms that are computed together: all at once take 4 bytes for each token and term
@@ -56,3 +56,29 @@ class TermWeights(nn.Module):
         for _ in range(self.head.logarithms):
             x = torch.log1p(x)
         return x
+
+
+class TokenWeights(nn.Linear):
+    """w[t] = relu(weight · x[t] + bias): of each token alone, which is a term by its id.
+
+    Chen et al. 2024, "M3-Embedding", section 3.2. The weight of a term is the largest of its
+    tokens.
+    """
+
+    def __init__(self, config: EncoderConfig, head: TokenWeightHead) -> None:
+        super().__init__(config.dim, 1)
+        self.skipped = head.skipped
+
+    def weights(self, tokens: Tensor, counted: Tensor, ids: Tensor) -> Tensor:
+        """Return the weights: float [B, S, 1], none below 0.
+
+        Args:
+            tokens: float [B, S, D].
+            counted: bool [B, S], the tokens that count.
+            ids: int64 [B, S].
+        """
+        for token in self.skipped:
+            counted = counted & (ids != token)
+        # A product of matrices would be in int8 there: three times the error for a single column.
+        weights = functional.relu((tokens * self.weight[0]).sum(-1, keepdim=True) + self.bias)
+        return weights * counted.unsqueeze(-1).to(tokens.dtype)

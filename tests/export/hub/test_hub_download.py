@@ -54,8 +54,9 @@ def test_weights_in_several_files_are_fetched_by_their_index(hub: Hub) -> None:
     index = json.dumps({"weight_map": placed})
     (folder / "model.safetensors.index.json").write_text(index, encoding="utf-8")
     (folder / "consolidated.safetensors").write_bytes(b"the same once more")
+    (folder / "sparse_linear.safetensors").write_bytes(b"a head of BGE-M3")
     fetched = {path.name for path in download(TINY, "main").glob("*.safetensors")}
-    assert fetched == set(names)
+    assert fetched == {*names, "sparse_linear.safetensors"}
 
 
 def test_modules_of_sentence_transformers_are_fetched(hub: Hub) -> None:

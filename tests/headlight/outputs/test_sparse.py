@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from headlight import BundleError
-from headlight.outputs.sparse import TermChoice, largest
+from headlight.outputs.sparse import TermChoice, largest, terms_of
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.query_terms import load_query_terms
 from headlight.runtime.bundle.roles import RoleRules
@@ -29,7 +29,8 @@ WEIGHTS = arrays(np.float32, st.integers(1, 40), elements=st.sampled_from([0.0, 
 @given(WEIGHTS, st.integers(1, 50), st.sampled_from([0.0, 0.75]))
 def test_the_largest_are_kept_by_ascending_term(weights: Floats, most: int, least: float) -> None:
     most = min(most, len(weights))
-    values, indices = largest(weights, TermChoice(most, least, len(weights)))
+    choice = TermChoice(most, least, len(weights))
+    values, indices = largest(np.arange(len(weights)), weights, choice)
     usable = np.flatnonzero((weights > 0) & (weights >= least))
     count = min(most, len(usable))
     kept = indices[:count]
@@ -74,3 +75,11 @@ def test_other_weights_of_queries_are_refused(arrays: dict[str, Floats], tmp_pat
     np.savez(tmp_path / "terms.npz", allow_pickle=False, **arrays)
     with pytest.raises(BundleError, match=f"does not hold weights, float32 .{len(VOCABULARY)}."):
         load_query_terms(tmp_path / "terms.npz", len(VOCABULARY))
+
+
+@given(WEIGHTS, st.data())
+def test_a_term_has_the_largest_weight_of_its_tokens(weights: Floats, data: st.DataObject) -> None:
+    ids = data.draw(arrays(np.int64, len(weights), elements=st.integers(0, 9)))
+    terms, values = terms_of(ids, weights)
+    assert terms.tolist() == sorted({*ids.tolist()})
+    assert values.tolist() == [weights[ids == term].max() for term in terms]

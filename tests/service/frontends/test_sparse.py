@@ -64,3 +64,22 @@ def test_json_and_tei_over_http(weighting: Runtime) -> None:
         info = service.ask("/info", method="GET").json
         assert info["model_type"] == {"embedding": {"pooling": "splade"}}
         assert service.ask("/rerank", {"query": "a", "texts": ["b"]}).status == 424
+
+
+def test_one_request_has_dense_sparse_and_multi_vectors(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    bundle = scorers.bundle(tmp_path_factory, "three")
+    with Runtime(bundle, threads=1) as runtime, http_service(runtime) as service:
+        dense, multi = runtime.encode(TEXTS), runtime.encode_multi_vector(TEXTS)
+        sparse = runtime.encode_sparse(TEXTS)
+        outputs = {key: dict[str, str]() for key in ("pooled", "sparse", "multi_vector")}
+        body = {"inputs": [{"text": text} for text in TEXTS], "outputs": outputs}
+        answer = service.ask("/v1/encode", body).json
+    np.testing.assert_allclose(answer["pooled"][0]["data"], dense, rtol=1e-5, atol=1e-6)
+    for at, each in enumerate(sparse):
+        assert 0 < len(each.indices) < len(multi[at])  # special tokens have no weight
+        row = zip(answer["sparse_indices"]["data"][at], answer["sparse"]["data"][at], strict=True)
+        same({term: weight for term, weight in row if weight}, each)
+        rows = answer["multi_vector"]["data"][at]
+        np.testing.assert_allclose(rows, multi[at], rtol=1e-5, atol=1e-6)

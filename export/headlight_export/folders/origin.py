@@ -233,14 +233,14 @@ def _read_foreign(
         for name, tensor in tensors.items()
         if tensor.is_floating_point() and not name.endswith(COMPUTED)
     ]
-    length = _length(finished.config, recipe, config.get("max_position_embeddings"), max_length)
-    about = f"{length}; {_about(finished.config.pooling, pooling_source, left)}"
     purpose = task_of(finished.config, task)
     template, source = _template(recipe, finished.config, purpose, tokenizer, pair_template)
-    about += f"; pairs are read by {source}" if source else ""
     roles = rules or _roles(recipe, finished.config, tokenizer, max_length)
-    about += "".join(
-        f"; a {role} has up to {each.max_length}" for role, each in roles.items() if each.max_length
+    about = (
+        _length(finished.config, recipe, config.get("max_position_embeddings"), max_length),
+        _about(finished.config.pooling, pooling_source, left),
+        *([f"pairs are read by {source}"] if source else []),
+        *(f"a {role} has up to {own.max_length}" for role, own in roles.items() if own.max_length),
     )
     other = None if pools or terms or matches else other_use(recipe.kind, config)
     return Origin(
@@ -249,7 +249,7 @@ def _read_foreign(
         family=family,
         weights_sha256=sha256(sorted(recipe.transformer.glob("*.safetensors"))),
         recipe=recipe,
-        about=about,
+        about="; ".join(about),
         task=purpose,
         why=bge_m3.WHY if heads else _why(scores, other, pooling, head),
         score_tokens=tokens,

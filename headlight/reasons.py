@@ -82,6 +82,7 @@ Reason = enum.Enum(
         "DIMENSIONS": "is {value}; this model's vectors have 1 .. {width}",
         "TERMS": "is {value}; this model's vocabulary has 1 .. {most} terms",
         "MIN_WEIGHT": "must be a number of at least 0, and finite",
+        "NO_PIECES": "this model has no tokenizer, which spells terms; leave it out",
         "NO_POOLED_ATTENTION": (
             "is attention, whose weights are those of a text's vector; this model has a vector for "
             "each token alone: use late_interaction or occlusion"

@@ -380,12 +380,14 @@ class SparseVector:
         values: float32 [m], their weights, above 0.
         size: terms of the vocabulary.
         model: the weights.
+        pieces: the vocabulary's spelling of each term; empty: not requested.
     """
 
     indices: NDArray[np.uint32]
     values: Floats
     size: int
     model: ModelRef
+    pieces: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<SparseVector {self.model.name}: {len(self.indices)} of {self.size} terms>"

@@ -144,10 +144,12 @@ class SparseSpec:
     Attributes:
         top_k: terms of a vector, the largest weights; None: 1024.
         min_weight: leave out terms of less weight.
+        pieces: whether results have the vocabulary's spelling of each term.
     """
 
     top_k: int | None = None
     min_weight: float = 0.0
+    pieces: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

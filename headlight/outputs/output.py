@@ -208,6 +208,10 @@ class Output:
         layers: tuple[int, ...] = choice.layers if self.layered else ()
         return layers
 
+    def most_spelled(self, choice: Any) -> int:
+        """Return the most terms of an input whose spelling the answer has."""
+        return 0
+
     def max_bytes(self, choice: Any) -> int | None:
         """Return the bytes that a request allows."""
         return None
@@ -321,6 +325,10 @@ class Output:
             for name in self.tensor_names
             if name in results[0]
         }
+
+    def spelled(self, result: Arrays) -> Ids:
+        """Return the terms of one input whose spelling the answer has, if `most_spelled`."""
+        raise NotImplementedError
 
     def result(
         self, choice: Any, place: Any, arrays: Arrays, tokens: TokenList, model: ModelRef

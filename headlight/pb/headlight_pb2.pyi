@@ -269,12 +269,14 @@ class ScoresOutput(_message.Message):
     def __init__(self) -> None: ...
 
 class SparseOutput(_message.Message):
-    __slots__ = ("top_k", "min_weight")
+    __slots__ = ("top_k", "min_weight", "pieces")
     TOP_K_FIELD_NUMBER: _ClassVar[int]
     MIN_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
     top_k: int
     min_weight: float
-    def __init__(self, top_k: _Optional[int] = ..., min_weight: _Optional[float] = ...) -> None: ...
+    pieces: bool
+    def __init__(self, top_k: _Optional[int] = ..., min_weight: _Optional[float] = ..., pieces: bool = ...) -> None: ...
 
 class MultiVectorOutput(_message.Message):
     __slots__ = ("dtype",)
@@ -485,18 +487,26 @@ class Units(_message.Message):
     def __init__(self, tokens: _Optional[_Iterable[int]] = ..., starts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Item(_message.Message):
-    __slots__ = ("token_count", "original_token_count", "truncated", "tokens", "prompt_token_count")
+    __slots__ = ("token_count", "original_token_count", "truncated", "tokens", "prompt_token_count", "terms")
     TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     ORIGINAL_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
     token_count: int
     original_token_count: int
     truncated: bool
     tokens: TokenInfo
     prompt_token_count: int
-    def __init__(self, token_count: _Optional[int] = ..., original_token_count: _Optional[int] = ..., truncated: bool = ..., tokens: _Optional[_Union[TokenInfo, _Mapping]] = ..., prompt_token_count: _Optional[int] = ...) -> None: ...
+    terms: TermInfo
+    def __init__(self, token_count: _Optional[int] = ..., original_token_count: _Optional[int] = ..., truncated: bool = ..., tokens: _Optional[_Union[TokenInfo, _Mapping]] = ..., prompt_token_count: _Optional[int] = ..., terms: _Optional[_Union[TermInfo, _Mapping]] = ...) -> None: ...
+
+class TermInfo(_message.Message):
+    __slots__ = ("pieces",)
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    pieces: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, pieces: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Usage(_message.Message):
     __slots__ = ("token_count", "prompt_token_count", "original_token_count")

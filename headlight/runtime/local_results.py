@@ -9,6 +9,7 @@ from headlight.outputs.registry import OUTPUTS
 from headlight.results import ModelRef, TokenList
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.spans.span_items import SpanItems
+from headlight.runtime.spelling import Spelling
 from headlight.runtime.values import Tokenized
 from headlight.span_vectors import SpanVectors
 
@@ -28,9 +29,13 @@ class Prepared(NamedTuple):
         # without a tokenizer, ids have no spelling
         return info if info.pieces else dataclasses.replace(info, pieces=("",) * len(info))
 
-    def result(self, output: str, result: ItemResult, model: ModelRef) -> Any:
+    def result(
+        self, output: str, result: ItemResult, model: ModelRef, spelling: Spelling | None = None
+    ) -> Any:
         """Return what callers get of an output; they get the same from a client."""
         choice, place = self.item.selection[output], self.item.places.get(output)
+        if spelling is not None and OUTPUTS[output].most_spelled(choice):
+            place = spelling.pieces(OUTPUTS[output].spelled(result))
         return OUTPUTS[output].result(choice, place, result, self.tokens, model)
 
 

@@ -87,7 +87,7 @@ class Streamed(ListWork[pb.EncodeRequest]):
             reading,
             self._max_bytes or sys.maxsize,
             size=lambda tokens: (
-                ITEM_BYTES + token_bytes * tokens + self._expected.data_bytes(tokens)
+                ITEM_BYTES + token_bytes * tokens + self._expected.most_bytes(tokens)
             ),
             # Attention and hidden states are large.
             alone=self._output.role == "attend",

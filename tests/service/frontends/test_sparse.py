@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
+import grpc
 import numpy as np
 import pytest
 
 from headlight import AsyncClient, InvalidInput, SparseVector
+from headlight.outputs.registry import OUTPUTS
+from headlight.pb import headlight_pb2 as contract
 from headlight.runtime import Runtime
+from headlight.spec import SparseSpec
 from headlight_service.frontends.grpc.tei import tei_messages as pb
 from tests import scorers
 from tests.service.conftest import Serve
@@ -22,6 +27,11 @@ TEXTS = ["red", "a planet, and more of it", "green"]
 def weighting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
     with Runtime(scorers.bundle(tmp_path_factory, "sparse"), threads=1) as runtime:
         yield runtime
+
+
+def vocabulary(runtime: Runtime, vector: SparseVector) -> tuple[str, ...]:
+    assert runtime.tokenizer is not None
+    return runtime.tokenizer.pieces(vector.indices.tolist())
 
 
 def same(terms: dict[int, float], expected: SparseVector) -> None:
@@ -38,6 +48,8 @@ async def test_the_contract_and_tei_over_grpc(serve: Serve, weighting: Runtime) 
         short = (await client.encode_sparse(TEXTS, top_k=3, min_weight=0.01))[1]
         assert set(short.indices) <= set(expected[1].indices)
         assert len(short.indices) == 3
+        [spelled] = await client.encode_sparse(TEXTS[1], pieces=True)
+        assert spelled.pieces == vocabulary(weighting, spelled) != ()
         with pytest.raises(InvalidInput, match=r"outputs\.sparse\.top_k: is 9999; this model"):
             await client.encode_sparse(TEXTS, top_k=9999)
         requests = [pb.EmbedSparseRequest(inputs=text) for text in TEXTS]
@@ -56,10 +68,13 @@ def test_json_and_tei_over_http(weighting: Runtime) -> None:
             assert reply.status == 200, reply.body
             for row, each in zip(reply.json, expected, strict=True):
                 same({one["index"]: one["value"] for one in row}, each)
-        body = {"inputs": [{"text": TEXTS[0]}], "outputs": {"sparse": {"top_k": 2}}}
+        sparse = {"top_k": 2, "pieces": True}
+        body = {"inputs": [{"text": TEXTS[0]}], "outputs": {"sparse": sparse}}
         answer = service.ask("/v1/encode", body).json
         [best] = weighting.encode_sparse(TEXTS[0], top_k=2)
         assert answer["sparse_indices"]["data"] == [best.indices.tolist()]
+        [item] = answer["items"]
+        assert item["terms"] == {"pieces": [*vocabulary(weighting, best)]}
         np.testing.assert_allclose(answer["sparse"]["data"][0], best.values, rtol=1e-5)
         info = service.ask("/info", method="GET").json
         assert info["model_type"] == {"embedding": {"pooling": "splade"}}
@@ -83,3 +98,35 @@ def test_one_request_has_dense_sparse_and_multi_vectors(
         same({term: weight for term, weight in row if weight}, each)
         rows = answer["multi_vector"]["data"][at]
         np.testing.assert_allclose(rows, multi[at], rtol=1e-5, atol=1e-6)
+
+
+async def test_a_stream_spells_the_terms_of_many_texts(serve: Serve, weighting: Runtime) -> None:
+    texts = TEXTS * 300
+    async with serve(weighting) as service, AsyncClient(service.target) as client:
+        streamed = await client.encode_sparse(texts, pieces=True)
+        expected = weighting.encode_sparse(TEXTS, pieces=True)
+        for ours, each in zip(streamed, expected * 300, strict=True):
+            assert ours.pieces == each.pieces == vocabulary(weighting, each)
+
+
+async def test_a_spelling_that_may_be_too_large_is_refused_before_it_is_computed(
+    serve: Serve, weighting: Runtime
+) -> None:
+    async with serve(weighting, max_unary_response_bytes=3000) as service:
+        inputs = [contract.Input(text="red")] * 4
+        requests = [
+            contract.EncodeRequest(
+                inputs=inputs,
+                outputs=contract.Outputs(sparse=contract.SparseOutput(top_k=60, pieces=pieces)),
+            )
+            for pieces in (False, True)
+        ]
+        assert (await service.stub.Encode(requests[0])).data_bytes == 4 * 60 * 8
+        with pytest.raises(grpc.aio.AioRpcError, match=r"outputs\.sparse.* over 3000"):
+            await service.stub.Encode(requests[1])
+
+
+def test_terms_have_no_spelling_without_a_tokenizer(weighting: Runtime) -> None:
+    model = dataclasses.replace(weighting.model(), accepts=("ids",))
+    with pytest.raises(InvalidInput, match=r"outputs\.sparse\.pieces: this model has no tokenizer"):
+        OUTPUTS["sparse"].choose(SparseSpec(pieces=True), model, weighting.forms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -170,6 +171,9 @@ class SparseVectors(Output):
         within = not count or int(indices[-1]) < choice.size
         require(ascending and within, f"{INDICES} are not terms of the vocabulary in their order")
         return SparseVector(indices, weights, choice.size, model, pieces)
+
+    def counted(self, result: SparseVector, original: int, encoded: int) -> SparseVector:
+        return dataclasses.replace(result, token_count=encoded, cut_tokens=original - encoded)
 
 
 def terms_of(ids: Ids, weights: Floats) -> tuple[Ids, Floats]:

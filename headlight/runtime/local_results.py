@@ -34,9 +34,11 @@ class Prepared(NamedTuple):
     ) -> Any:
         """Return what callers get of an output; they get the same from a client."""
         choice, place = self.item.selection[output], self.item.places.get(output)
-        if spelling is not None and OUTPUTS[output].most_spelled(choice):
-            place = spelling.pieces(OUTPUTS[output].spelled(result))
-        return OUTPUTS[output].result(choice, place, result, self.tokens, model)
+        its, tokenized = OUTPUTS[output], self.tokenized
+        if spelling is not None and its.most_spelled(choice):
+            place = spelling.pieces(its.spelled(result))
+        made = its.result(choice, place, result, self.tokens, model)
+        return its.counted(made, tokenized.original_length, len(tokenized.ids))
 
 
 def span_vectors(

@@ -204,9 +204,11 @@ class Streamed(ListWork[pb.EncodeRequest]):
         """Return the result of one input, by its index in the request."""
         name = self._output.name
         arrays = {tensor: answer.part(tensor, at) for tensor in answer.announced.layouts}
-        tokens = from_token_info(answer.response.items[at].tokens)
+        item = answer.response.items[at]
+        tokens = from_token_info(item.tokens)
         choice, place = self._expected.choices[name], answer.announced.places[name][at]
-        return self._output.result(choice, place, arrays, tokens, ref)
+        result = self._output.result(choice, place, arrays, tokens, ref)
+        return self._output.counted(result, item.original_token_count, item.token_count)
 
     def _refused(self, request_id: str, error: HeadlightError) -> None:
         if not isinstance(error, Overloaded) or error.retry_after_seconds is None:

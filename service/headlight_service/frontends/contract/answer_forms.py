@@ -30,7 +30,6 @@ from headlight_service.frontends.contract.answer_encoding import (
     model_ref,
     raw,
     set_details,
-    set_timings,
     token_info,
 )
 

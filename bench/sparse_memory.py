@@ -1,0 +1,132 @@
+"""Memory of one text in a graph of sparse vectors, beyond that of pooled vectors.
+
+    python -m bench.sparse_memory
+
+The model has random weights, the sizes of a small XLM-RoBERTa and a vocabulary of 250,002. It is
+exported twice: with a head that weights each term, and with pooled vectors alone. Each figure is of
+a fresh process. It writes bench/results/sparse-memory.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.frame.machine import machine
+from bench.frame.report import parser, publish, table
+from bench.loading_memory import CLEAR_PEAK, MIB, status
+
+MODELS = Path("build/sparse-memory")
+VOCABULARY, WIDTH, LAYERS, TOKENS = 250_002, 384, 6, 512
+KINDS = ("dense", "sparse")
+HEADER = ("texts", "tokens", "vectors", "loaded", "peak of a call", "most", "beyond dense")
+MOST_BEYOND = 64  # MiB, of one text
+
+
+def write(folder: Path, kind: str) -> None:
+    """Write the bundle of one kind."""
+    import torch  # noqa: PLC0415 -- a measured process has none
+
+    from headlight_export.writer.bundle_writer import export_checkpoint  # noqa: PLC0415
+    from headlight_model.checkpoint import save_checkpoint  # noqa: PLC0415
+    from headlight_model.config import Dense, EncoderConfig, TermHead  # noqa: PLC0415
+    from headlight_model.encoder import Encoder  # noqa: PLC0415
+
+    torch.manual_seed(0)
+    layer = Dense(width=WIDTH, bias=True, activation="gelu", norm=True)
+    config = EncoderConfig(
+        vocab_size=VOCABULARY,
+        dim=WIDTH,
+        heads=12,
+        layers=LAYERS,
+        ffn_dim=4 * WIDTH,
+        positions="learned",
+        norm="post",
+        trained_length=TOKENS,
+        max_length=TOKENS,
+        term_head=TermHead(layers=(layer,)) if kind == "sparse" else None,
+    )
+    save_checkpoint(folder / "checkpoint", Encoder(config).eval(), None)
+    export_checkpoint(folder / "checkpoint", folder / "bundle", name=kind)
+
+
+def measure(bundle: Path, texts: int, tokens: int) -> None:
+    """Open a bundle, compute some texts of random ids, and print the memory of both."""
+    from headlight.runtime import Runtime  # noqa: PLC0415
+
+    ids = np.random.default_rng(0).integers(5, VOCABULARY, (texts, tokens)).tolist()
+    with Runtime(bundle, provider="cpu", attend=False, streams=1, threads=1) as runtime:
+        encode = runtime.encode if bundle.parent.name == "dense" else runtime.encode_sparse
+        loaded = status("VmRSS")
+        Path("/proc/self/clear_refs").write_text(CLEAR_PEAK, encoding="ascii")
+        for _ in range(3):
+            encode(ids)
+        print(json.dumps({"loaded": loaded, "peak": status("VmHWM")}))
+
+
+def figures(kind: str, texts: int, tokens: int, rounds: int) -> dict[str, Any]:
+    """Return the memory of fresh processes, in MiB: the medians, and the largest peak."""
+    command = [sys.executable, "-m", "bench.sparse_memory", "--measure", kind]
+    command += ["--texts", str(texts), "--tokens", str(tokens)]
+    runs = []
+    for _ in range(rounds):
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        runs.append(json.loads(done.stdout.splitlines()[-1]))
+    peaks = [run["peak"] / MIB for run in runs]
+    loaded = statistics.median(run["loaded"] / MIB for run in runs)
+    return {"loaded": loaded, "peak": statistics.median(peaks), "most": max(peaks)}
+
+
+def main() -> None:
+    """Measure, and write the page; or be the process that is measured."""
+    options = parser("bench.sparse_memory", __doc__, "sparse-memory.md", rounds=5)
+    options.add_argument("--measure", choices=KINDS, help=argparse.SUPPRESS)
+    options.add_argument("--texts", type=int, default=1, help=argparse.SUPPRESS)
+    options.add_argument("--tokens", type=int, default=TOKENS, help=argparse.SUPPRESS)
+    given = options.parse_args()
+    if given.measure:
+        measure(MODELS / given.measure / "bundle", given.texts, given.tokens)
+        return
+    for kind in KINDS:
+        if not (MODELS / kind / "bundle").exists():
+            write(MODELS / kind, kind)
+    rows, beyond = list[tuple[str, ...]](), list[float]()
+    for texts, tokens in ((1, 128), (1, TOKENS), (8, TOKENS)):
+        dense, sparse = (figures(kind, texts, tokens, given.rounds) for kind in KINDS)
+        beyond.append(sparse["peak"] - dense["peak"])
+        for kind, each in zip(KINDS, (dense, sparse), strict=True):
+            more = f"{beyond[-1]:.0f}" if kind == "sparse" else ""
+            numbers = (f"{each[name]:.0f}" for name in ("loaded", "peak", "most"))
+            rows.append((str(texts), str(tokens), kind, *numbers, more))
+    publish(
+        given.out,
+        [
+            "# Memory of sparse vectors",
+            "",
+            machine(("onnxruntime",)),
+            "",
+            f"`python -m bench.sparse_memory`: a model with random weights, {LAYERS} layers of",
+            f"d = {WIDTH} and a vocabulary of {VOCABULARY:,}, exported with pooled vectors alone, ",
+            "and with a head that weights each term. Resident memory of a process with one worker",
+            "and one thread, in MiB: after the bundle was opened, and the peak (VmHWM) of three",
+            f"calls; medians of {given.rounds} fresh processes, and the largest of their peaks.",
+            "",
+            *table(HEADER, rows),
+            "",
+            f"All logits of one text of {TOKENS} tokens would take "
+            f"{4 * TOKENS * VOCABULARY / MIB:.0f} MiB.",
+        ],
+    )
+    if beyond[1] > MOST_BEYOND:
+        sys.exit(f"one text takes {beyond[1]:.0f} MiB beyond dense, over {MOST_BEYOND}")
+
+
+if __name__ == "__main__":
+    main()

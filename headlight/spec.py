@@ -14,6 +14,9 @@ from typing import Any, Literal, NamedTuple, SupportsIndex, TypeVar
 
 from headlight.errors import InvalidInput, Phrase, Reason
 
+# That scores a query and a passage.
+ScoreOutput = Literal["pooled", "scores", "sparse", "multi_vector"]
+
 # Reductions of an attention map: at most one for each axis; "statistics" only by itself.
 Reduction = Literal[
     "head_mean",  # mean over the selected heads

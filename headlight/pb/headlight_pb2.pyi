@@ -99,6 +99,7 @@ class EvidenceMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EVIDENCE_METHOD_LATE_INTERACTION: _ClassVar[EvidenceMethod]
     EVIDENCE_METHOD_OCCLUSION: _ClassVar[EvidenceMethod]
     EVIDENCE_METHOD_ATTENTION: _ClassVar[EvidenceMethod]
+    EVIDENCE_METHOD_TERMS: _ClassVar[EvidenceMethod]
 INPUT_ROLE_UNSPECIFIED: InputRole
 INPUT_ROLE_QUERY: InputRole
 INPUT_ROLE_DOCUMENT: InputRole
@@ -159,6 +160,7 @@ EVIDENCE_METHOD_UNSPECIFIED: EvidenceMethod
 EVIDENCE_METHOD_LATE_INTERACTION: EvidenceMethod
 EVIDENCE_METHOD_OCCLUSION: EvidenceMethod
 EVIDENCE_METHOD_ATTENTION: EvidenceMethod
+EVIDENCE_METHOD_TERMS: EvidenceMethod
 
 class EncodeRequest(_message.Message):
     __slots__ = ("model", "inputs", "outputs", "truncation", "dry_run", "prompt_name", "prompt_text", "priority", "special_tokens", "empty_texts", "role")
@@ -872,7 +874,7 @@ class PassageComparison(_message.Message):
     def __init__(self, index: _Optional[int] = ..., item: _Optional[_Union[Item, _Mapping]] = ..., score: _Optional[float] = ..., max_sim_mean: _Optional[float] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping]]] = ..., tokens: _Optional[_Iterable[int]] = ..., matrix: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
 
 class Evidence(_message.Message):
-    __slots__ = ("method", "units", "characters", "weights", "matched_tokens", "matched_cosines", "query", "special")
+    __slots__ = ("method", "units", "characters", "weights", "matched_tokens", "matched_cosines", "query", "special", "terms")
     METHOD_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
     CHARACTERS_FIELD_NUMBER: _ClassVar[int]
@@ -881,6 +883,7 @@ class Evidence(_message.Message):
     MATCHED_COSINES_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     SPECIAL_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
     method: EvidenceMethod
     units: Units
     characters: _containers.RepeatedCompositeFieldContainer[TextSpan]
@@ -889,7 +892,20 @@ class Evidence(_message.Message):
     matched_cosines: Tensor
     query: UnitWeights
     special: UnitWeights
-    def __init__(self, method: _Optional[_Union[EvidenceMethod, str]] = ..., units: _Optional[_Union[Units, _Mapping]] = ..., characters: _Optional[_Iterable[_Union[TextSpan, _Mapping]]] = ..., weights: _Optional[_Union[Tensor, _Mapping]] = ..., matched_tokens: _Optional[_Iterable[int]] = ..., matched_cosines: _Optional[_Union[Tensor, _Mapping]] = ..., query: _Optional[_Union[UnitWeights, _Mapping]] = ..., special: _Optional[_Union[UnitWeights, _Mapping]] = ...) -> None: ...
+    terms: MatchedTerms
+    def __init__(self, method: _Optional[_Union[EvidenceMethod, str]] = ..., units: _Optional[_Union[Units, _Mapping]] = ..., characters: _Optional[_Iterable[_Union[TextSpan, _Mapping]]] = ..., weights: _Optional[_Union[Tensor, _Mapping]] = ..., matched_tokens: _Optional[_Iterable[int]] = ..., matched_cosines: _Optional[_Union[Tensor, _Mapping]] = ..., query: _Optional[_Union[UnitWeights, _Mapping]] = ..., special: _Optional[_Union[UnitWeights, _Mapping]] = ..., terms: _Optional[_Union[MatchedTerms, _Mapping]] = ...) -> None: ...
+
+class MatchedTerms(_message.Message):
+    __slots__ = ("terms", "pieces", "query", "passage")
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    PASSAGE_FIELD_NUMBER: _ClassVar[int]
+    terms: _containers.RepeatedScalarFieldContainer[int]
+    pieces: _containers.RepeatedScalarFieldContainer[str]
+    query: Tensor
+    passage: Tensor
+    def __init__(self, terms: _Optional[_Iterable[int]] = ..., pieces: _Optional[_Iterable[str]] = ..., query: _Optional[_Union[Tensor, _Mapping]] = ..., passage: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
 
 class UnitWeights(_message.Message):
     __slots__ = ("units", "characters", "weights")

@@ -359,10 +359,10 @@ class LocalEncoder(Encoder):
                     prepared += prepare(passages, passage_reading)
             plan = plan_of(spec, self.bundle.manifest, inputs, prepared)
             items = plan.items([each.item for each in prepared])
-            numbers = self._drive(
-                compare(plan, items, self.select(**scores(self._description.score_output)))
-            )
-            return comparison_of(plan, prepared, numbers, self._description.ref)
+            output = self._description.score_output
+            numbers = self._drive(compare(plan, items, self.select(**scores(output))))
+            ref = self._description.ref
+            return comparison_of(plan, prepared, numbers, ref, self.spelling)
 
     def _occlusion(
         self,

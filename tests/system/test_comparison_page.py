@@ -10,7 +10,7 @@ import pytest
 
 from headlight import Client
 from headlight.cli.commands import main
-from headlight.comparison import EVIDENCE_METHODS, Comparison
+from headlight.comparison import UNIT_METHODS, Comparison
 from headlight.web.comparison_page import comparison_page
 from tests.system.browser import Browser
 from tests.system.processes import Service
@@ -30,7 +30,7 @@ BUTTONS = "#compared-query [role=button]"
 def compared(rope: Service) -> Comparison:
     with Client(rope.target) as client:
         return client.compare(
-            QUERY, PASSAGES, late_interaction=True, evidence=EVIDENCE_METHODS, sort=True
+            QUERY, PASSAGES, late_interaction=True, evidence=UNIT_METHODS, sort=True
         )
 
 
@@ -40,7 +40,7 @@ def written(rope: Service, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("comparison")
     passages, page = folder / "passages.txt", folder / "compared.html"
     passages.write_text("\n".join(PASSAGES), encoding="utf-8")
-    methods = [f"--method={each.replace('_', '-')}" for each in EVIDENCE_METHODS]
+    methods = [f"--method={each.replace('_', '-')}" for each in UNIT_METHODS]
     command = ["compare", QUERY, str(passages), "--target", rope.target, "--html", str(page)]
     assert main([*command, *methods]) == 0
     return page
@@ -142,7 +142,7 @@ def test_a_method_has_its_weights_and_numbers(
     browser.open(written)
     browser.click(f"#methods label:nth-of-type({number})")
     browser.click("#numbers")
-    method = EVIDENCE_METHODS[number - 1]
+    method = UNIT_METHODS[number - 1]
     said = browser.text("#method-said")
     assert ("not an explanation" in said) == (method == "attention")
     rows: list[list[list[str]]] = browser.evaluate(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 
 import grpc
 import numpy as np
 import pytest
 
 from headlight import AsyncClient, InvalidInput, SparseVector
+from headlight.comparison import EvidenceSpec
 from headlight.outputs.registry import OUTPUTS
 from headlight.pb import headlight_pb2 as contract
 from headlight.runtime import Runtime
@@ -34,6 +36,10 @@ def vocabulary(runtime: Runtime, vector: SparseVector) -> tuple[str, ...]:
     return runtime.tokenizer.pieces(vector.indices.tolist())
 
 
+def weights(vector: SparseVector) -> dict[int, float]:
+    return dict(zip(vector.indices.tolist(), vector.values.tolist(), strict=True))
+
+
 def same(terms: dict[int, float], expected: SparseVector) -> None:
     assert [*terms] == expected.indices.tolist()
     np.testing.assert_allclose([*terms.values()], expected.values, rtol=1e-5)
@@ -44,7 +50,7 @@ async def test_the_contract_and_tei_over_grpc(serve: Serve, weighting: Runtime) 
     assert len({len(each.indices) for each in expected}) > 1
     async with serve(weighting) as service, AsyncClient(service.target) as client:
         for ours, each in zip(await client.encode_sparse(TEXTS), expected, strict=True):
-            same(dict(zip(ours.indices.tolist(), ours.values.tolist(), strict=True)), each)
+            same(weights(ours), each)
         short = (await client.encode_sparse(TEXTS, top_k=3, min_weight=0.01))[1]
         assert set(short.indices) <= set(expected[1].indices)
         assert len(short.indices) == 3
@@ -130,3 +136,85 @@ def test_terms_have_no_spelling_without_a_tokenizer(weighting: Runtime) -> None:
     model = dataclasses.replace(weighting.model(), accepts=("ids",))
     with pytest.raises(InvalidInput, match=r"outputs\.sparse\.pieces: this model has no tokenizer"):
         OUTPUTS["sparse"].choose(SparseSpec(pieces=True), model, weighting.forms)
+
+
+QUERY = "red planet"
+EVIDENCE = [EvidenceSpec(method="terms"), EvidenceSpec(method="occlusion", unit="token")]
+
+
+def test_shared_terms_sum_to_the_score_of_a_comparison(weighting: Runtime) -> None:
+    comparison = weighting.compare(QUERY, TEXTS, evidence=EVIDENCE)
+    query, *passages = (weights(each) for each in weighting.encode_sparse([QUERY, *TEXTS]))
+    assert comparison.similarity == "dot"
+    for each, passage in zip(comparison, passages, strict=True):
+        products = {term: weight * passage.get(term, 0.0) for term, weight in query.items()}
+        assert each.score == pytest.approx(sum(products.values()), rel=1e-5)
+        terms, occlusion = each.evidence
+        assert terms.weights.sum() == pytest.approx(each.score, rel=1e-5)
+        assert (np.diff(terms.weights) <= 0).all()
+        assert terms.terms is not None
+        assert {*terms.terms.terms} == {term for term, product in products.items() if product}
+        for term, product in zip(terms.terms.terms, terms.weights, strict=True):
+            assert product == pytest.approx(products[term], rel=1e-5)
+        assert weighting.tokenizer is not None
+        assert terms.terms.pieces == weighting.tokenizer.pieces(terms.terms.terms)
+        assert len(occlusion.weights) == len(occlusion.units) > 0
+    assert comparison.passages[1].evidence[1].weights.any()
+
+
+LARGEST = [EvidenceSpec(method="terms", top_k=3)]
+
+
+async def test_shared_terms_over_grpc(serve: Serve, weighting: Runtime) -> None:
+    expected = weighting.compare(QUERY, TEXTS, evidence=LARGEST, sort=True)
+    async with serve(weighting) as service, AsyncClient(service.target) as client:
+        comparison = await client.compare(QUERY, TEXTS, evidence=LARGEST, sort=True)
+        assert len(await client.compare(QUERY, TEXTS)) == len(TEXTS)
+        with pytest.raises(InvalidInput, match=r"evidence\[0\]\.method: .* pooled vector"):
+            await client.compare(QUERY, TEXTS, evidence="attention")
+    assert comparison.similarity == "dot"
+    for ours, each in zip(comparison, expected, strict=True):
+        assert (ours.index, ours.score) == (each.index, pytest.approx(each.score, rel=1e-5))
+        [mine], [its] = ours.evidence, each.evidence
+        assert mine.terms is not None
+        assert its.terms is not None
+        assert len(its.terms.terms) == 3
+        assert (mine.terms.terms, mine.terms.pieces) == (its.terms.terms, its.terms.pieces)
+        np.testing.assert_allclose(mine.weights, its.weights, rtol=1e-4)
+
+
+def test_shared_terms_as_json(weighting: Runtime) -> None:
+    expected = weighting.compare(QUERY, TEXTS, evidence=LARGEST)
+    body = {
+        "query": {"text": QUERY},
+        "passages": [{"text": text} for text in TEXTS],
+        "evidence": [{"method": "EVIDENCE_METHOD_TERMS", "top_k": 3}],
+    }
+    with http_service(weighting) as service:
+        reply = service.ask("/v1/compare", body)
+    assert reply.status == 200, reply.body
+    for row, each in zip(reply.json["passages"], expected, strict=True):
+        [listed], [its] = row["evidence"], each.evidence
+        assert its.terms is not None
+        assert listed["terms"]["terms"] == list(its.terms.terms)
+        assert listed["terms"]["pieces"] == list(its.terms.pieces)
+        np.testing.assert_allclose(listed["weights"]["data"], its.weights, rtol=1e-4)
+        for side in ("query", "passage"):
+            values = listed["terms"][side]["data"]
+            np.testing.assert_allclose(values, getattr(its.terms, side), rtol=1e-4)
+
+
+def test_other_models_have_no_shared_terms(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with (
+        Runtime(scorers.bundle(tmp_path_factory, "reranker"), threads=1) as runtime,
+        pytest.raises(InvalidInput, match=r"evidence\[0\]\.method: needs vectors of the query"),
+    ):
+        runtime.compare("a", ["b"], evidence="terms")
+
+
+def test_a_dense_model_has_no_shared_terms(bundle_path: Path) -> None:
+    with (
+        Runtime(bundle_path, threads=1) as runtime,
+        pytest.raises(InvalidInput, match=r"evidence\[0\]\.method: this model gives no sparse"),
+    ):
+        runtime.compare("a", ["b"], evidence="terms")

@@ -93,7 +93,7 @@ def figures(kind: str, texts: int, tokens: int, rounds: int) -> dict[str, list[f
 
 def main() -> None:
     """Measure, and write the page; or be the process that is measured."""
-    options = parser("bench.sparse_memory", __doc__, "sparse-memory.md", rounds=5)
+    options = parser("bench.sparse_memory", __doc__, "sparse-memory.md", rounds=3)
     options.add_argument("--measure", choices=KINDS, help=argparse.SUPPRESS)
     options.add_argument("--texts", type=int, default=1, help=argparse.SUPPRESS)
     options.add_argument("--tokens", type=int, default=TOKENS, help=argparse.SUPPRESS)
@@ -134,8 +134,8 @@ def main() -> None:
             f"{4 * TOKENS * VOCABULARY / MIB:.0f} MiB.",
             "",
             f"Opening takes {opened[0]:.0f} MiB with pooled vectors and {opened[1]:.0f} MiB with",
-            f"terms. The embedding has {weights:.0f} MiB of it: ONNX Runtime keeps it for the ids,",
-            "and once more, in the layout of its matrix products, for the terms.",
+            f"terms: the weights of the embedding, {weights:.0f} MiB, are there once more, for the",
+            "matrix products with all terms.",
         ],
     )
     if beyond[1] > MOST_BEYOND:

@@ -153,7 +153,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
     named = named_methods(arguments)
     passages = passages_of(arguments)
     with connect(arguments) as client:
-        output = client.model().scores_by
+        output = client.model().score_output
         methods = methods_of(arguments, named, output)
         comparison, passages = most_similar(client, arguments, methods, passages, output)
     contrast = contrast_of(comparison, arguments.contrast)
@@ -280,7 +280,7 @@ def most_similar(
         compare,
         passages,
         arguments.top,
-        late_interaction=output == "pooled",
+        late_interaction=output in ("pooled", "multi_vector"),
         evidence=evidence,
     )
 

@@ -28,6 +28,7 @@ from headlight.wire.answer_checks import check_model, check_token_list, finite_n
 from headlight.wire.client_codec import from_token_info
 
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+MEASURES = {"scores": (LOGIT,), "multi_vector": (MAX_SIM,), "sparse": ("dot",)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,8 +91,8 @@ class ExpectedComparison:
             BadAnswer: the answer does not fit the request.
         """
         check_model(response.model, self.model, self.name)
-        measures = {"scores": (LOGIT,), "multi_vector": (MAX_SIM,), "pooled": SIMILARITIES}
-        if response.similarity not in measures[self.model.score_output]:
+        measures = MEASURES.get(self.model.score_output, SIMILARITIES)
+        if response.similarity not in measures:
             raise malformed(f"similarity is {response.similarity[:40]!r}")
         compared = list(response.passages)
         if [each.index for each in compared] != list(range(len(passages))):

@@ -85,7 +85,7 @@ def test_occlusion_marks_units_and_attention_is_refused(run: Run) -> None:
     code, out, _ = run("--method", "occlusion", "--best", "1")
     assert (code, "terms:" in out) == (0, False)
     code, _, err = run("--method", "attention")
-    assert (code, "--method: attention is that of a pooled vector" in err) == (2, True)
+    assert (code, "use terms or occlusion" in err) == (2, True)
 
 
 def test_the_page_has_the_terms(weighting: Runtime) -> None:

@@ -244,6 +244,7 @@ class Terms(EachResult[SparseVector]):
         return {
             "--sparse": dataclasses.asdict(self._spec),
             "--empty-texts": self._arguments.empty_texts,
+            "--role": self._arguments.role,
             **super().settings(),
         }
 

@@ -25,9 +25,9 @@ SPARSEVEC = re.compile(r"\{([1-9]\d*:\d[\d.e+-]*(?:,[1-9]\d*:\d[\d.e+-]*)*)?\}/[
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """Run the page; return what it defines. The sparse model has random weights."""
+    """Run the page; return what it defines. The last two models have random weights."""
     bundles: list[Path] = [ROOT / "build/bundles/docs-rope"]
-    bundles.append(scorers.bundle(tmp_path_factory, "sparse"))
+    bundles += [scorers.bundle(tmp_path_factory, name) for name in ("sparse", "multi_vector")]
     known: dict[str, Any] = {}
     with Service(bundles) as service:
         code = "".join(BLOCK.findall(PAGE))
@@ -45,10 +45,12 @@ def product(first: SparseVector, second: SparseVector) -> float:
     return sum(weight * others.get(term, 0.0) for term, weight in weights(first).items())
 
 
-def test_qdrant_ranks_by_each_vector_and_by_both(names: dict[str, Any]) -> None:
+def test_qdrant_ranks_by_each_kind_of_vector_and_by_two(names: dict[str, Any]) -> None:
     terms = [product(names["sparse_query"], each) for each in names["sparse"]]
     vectors = (names["dense"] @ names["dense_query"]).tolist()
-    for hits, scores in (("by_terms", terms), ("by_vector", vectors)):
+    tokens = [float((names["many_query"] @ each.T).max(1).sum()) for each in names["many"]]
+    ranks = ("by_terms", terms), ("by_vector", vectors), ("by_tokens", tokens)
+    for hits, scores in ranks:
         ranked = [(hit.id, hit.score) for hit in names[hits]]
         expected = sorted(enumerate(scores), key=lambda one: -one[1])
         assert [at for at, _ in ranked] == [at for at, _ in expected]
@@ -83,6 +85,10 @@ def test_rows_of_milvus_and_lines_of_vespa_have_the_weights(names: dict[str, Any
         spelled = dict(zip(vector.pieces, vector.values.tolist(), strict=True))
         assert line["fields"]["terms"] == spelled
         assert len(spelled) == len(vector.indices)
+    for line, rows in zip(lines, names["many"], strict=True):
+        blocks = line["fields"]["many"]["blocks"]
+        assert list(blocks) == [str(token) for token in range(len(rows))]
+        np.testing.assert_array_equal(np.float32(list(blocks.values())), rows)
 
 
 def test_pgvector_reads_its_text(names: dict[str, Any]) -> None:

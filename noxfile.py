@@ -205,6 +205,12 @@ def clients_tei(session: nox.Session) -> None:
     clients(session, "tei")
 
 
+@nox.session(name="clients-stores", tags=["clients"])
+def clients_stores(session: nox.Session) -> None:
+    """Test what vector stores take: docs/guides/stores.md, with Qdrant in its local mode."""
+    clients(session, "stores")
+
+
 @nox.session(name="clients-more")
 def clients_more(session: nox.Session) -> None:
     """Test with LangChain, LlamaIndex, LiteLLM, Chroma, KServe and openai for Node: 0.5 GB.

@@ -13,8 +13,10 @@ from headlight.errors import InvalidInput, Reason
 from headlight.results import Floats, ModelRef, TokenList
 from headlight.spec import RowType, Span
 
-EvidenceMethod = Literal["late_interaction", "occlusion", "attention"]
-EVIDENCE_METHODS: tuple[EvidenceMethod, ...] = ("late_interaction", "occlusion", "attention")
+EvidenceMethod = Literal["late_interaction", "occlusion", "attention", "terms"]
+# Methods with weights of a passage's units, and all.
+UNIT_METHODS: tuple[EvidenceMethod, ...] = ("late_interaction", "occlusion", "attention")
+EVIDENCE_METHODS: tuple[EvidenceMethod, ...] = (*UNIT_METHODS, "terms")
 EvidenceUnit = Literal["token", "word", "sentence", "span"]
 EVIDENCE_UNITS: tuple[EvidenceUnit, ...] = ("token", "word", "sentence", "span")
 LOGIT = "logit"  # the measure of the scores of a model that reranks
@@ -30,12 +32,13 @@ class EvidenceSpec:
         method: "late_interaction"; "occlusion", which costs an encoding for each unit; "attention",
             which does not depend on the query and explains nothing. A model that reranks has no
             late interaction, and its attention is that of the query's tokens within the pair; of a
-            decoder the document's, because the query stands before it.
+            decoder the document's, because the query stands before it. "terms", of a model with
+            sparse vectors: the terms that query and passage share; it has no units.
         unit: tokens that are neither special nor of the prompt, or words, sentences, given spans.
         spans: the units of unit "span": for each passage, spans that do not overlap. The query of
             a pair is then one unit.
-        top_k: return this many units of each passage, and of the query in a pair, the largest
-            weights first; None: all.
+        top_k: return this many units of each passage, and of the query in a pair, or this many
+            terms, the largest weights first; None: all.
         layers: of method "attention": from 0, or negative from the end; empty: all.
         heads: as `layers`.
     """
@@ -105,6 +108,27 @@ class UnitWeights(_Weighted):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class MatchedTerms:
+    """Terms of the vocabulary that a query and a passage share.
+
+    Attributes:
+        terms: their numbers.
+        pieces: the vocabulary's spelling of each; empty of a model without a tokenizer.
+        query: float32 [terms], the query's weights.
+        passage: float32 [terms], the passage's weights.
+    """
+
+    terms: tuple[int, ...]
+    pieces: tuple[str, ...]
+    query: Floats
+    passage: Floats
+
+    def labels(self) -> tuple[str, ...]:
+        """Return the spelling of each, or its number."""
+        return self.pieces or tuple(f"#{term}" for term in self.terms)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Evidence(_Weighted):
     """The weight of each unit of one passage by one method.
 
@@ -112,7 +136,8 @@ class Evidence(_Weighted):
         method: the method.
         units: the tokens of each unit: indices into the passage's tokens.
         characters: the characters of each unit; empty if the passage was given as ids.
-        weights: float32 [units].
+        weights: float32 [units]; by terms, of each term the product of both weights, the largest
+            first. Of all terms they sum to the score of a model that is compared by sparse vectors.
         matched_tokens: of late interaction: for each of `Comparison.query_tokens` the token of the
             passage with the largest cosine; empty if the passage has none.
         matched_cosines: float32 [query tokens], those cosines.
@@ -121,6 +146,7 @@ class Evidence(_Weighted):
         special: of a model that reranks, by attention: the other tokens of the pair; of a model of
             many vectors, by late interaction: the passage's other tokens, so that all weights sum
             to the score. They have no characters.
+        terms: by terms, the shared ones; there are no units.
     """
 
     method: EvidenceMethod
@@ -131,6 +157,7 @@ class Evidence(_Weighted):
     matched_cosines: Floats | None = None
     query: UnitWeights | None = None
     special: UnitWeights | None = None
+    terms: MatchedTerms | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -140,7 +167,7 @@ class PassageComparison:
     Attributes:
         index: of the passage in the request.
         score: similarity of the pooled vectors, by `Comparison.similarity`; of a model that reranks
-            the logit of the pair.
+            the logit of the pair; of one with sparse vectors alone their dot product.
         max_sim_mean: the mean over the query's tokens of the largest cosine with a token of the
             passage; None: not requested.
         evidence: one for each requested method, in the order of the request.

@@ -6,7 +6,14 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from headlight.results import ModelRef
-from headlight.spec import ROLE_PROMPTS, InputRole, SpecialTokens, Truncate, VectorType
+from headlight.spec import (
+    ROLE_PROMPTS,
+    InputRole,
+    ScoreOutput,
+    SpecialTokens,
+    Truncate,
+    VectorType,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -169,10 +176,12 @@ class ModelDescription:
         return len(self.labels) == 1 and not self.token_labels
 
     @property
-    def score_output(self) -> str:
-        """The output that a comparison scores: "scores", "pooled" or "multi_vector"."""
+    def score_output(self) -> ScoreOutput:
+        """The output that a comparison scores."""
         if self.reranks:
             return "scores"
+        if self.task == "sparse":
+            return "sparse"
         many = self.multi_vector_dim and "pooled" not in self.outputs
         return "multi_vector" if many else "pooled"
 

@@ -82,9 +82,10 @@ Reason = enum.Enum(
         "DIMENSIONS": "is {value}; this model's vectors have 1 .. {width}",
         "TERMS": "is {value}; this model's vocabulary has 1 .. {most} terms",
         "MIN_WEIGHT": "must be a number of at least 0, and finite",
+        "NO_PIECES": "this model has no tokenizer, which spells terms; leave it out",
         "NO_POOLED_ATTENTION": (
-            "is attention, whose weights are those of a text's vector; this model has a vector for "
-            "each token alone: use late_interaction or occlusion"
+            "is attention, whose weights are those of a text's vector, and this model gives none: "
+            "use {method} or occlusion"
         ),
         "NO_VECTOR": (
             "no token of this input has a vector: the model skips them all; write a word"
@@ -329,6 +330,7 @@ Reason = enum.Enum(
             "has {tokens} tokens with special tokens, the model takes {most}, and nothing is left "
             "for the other text; shorten it"
         ),
+        "TERMS_WITHOUT_UNITS": "evidence by terms has no units; leave it out",
         "READS_PAIRS": (
             "needs vectors of the query alone, and this model reads it together with each passage; "
             'leave it out, and ask for evidence by "occlusion" or "attention"'

@@ -380,12 +380,18 @@ class SparseVector:
         values: float32 [m], their weights, above 0.
         size: terms of the vocabulary.
         model: the weights.
+        pieces: the vocabulary's spelling of each term; empty: not requested.
+        token_count: tokens of the input that were encoded.
+        cut_tokens: tokens that truncation cut off.
     """
 
     indices: NDArray[np.uint32]
     values: Floats
     size: int
     model: ModelRef
+    pieces: tuple[str, ...] = ()
+    token_count: int = 0
+    cut_tokens: int = 0
 
     def __repr__(self) -> str:
         return f"<SparseVector {self.model.name}: {len(self.indices)} of {self.size} terms>"

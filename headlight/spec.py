@@ -14,6 +14,9 @@ from typing import Any, Literal, NamedTuple, SupportsIndex, TypeVar
 
 from headlight.errors import InvalidInput, Phrase, Reason
 
+# That scores a query and a passage.
+ScoreOutput = Literal["pooled", "scores", "sparse", "multi_vector"]
+
 # Reductions of an attention map: at most one for each axis; "statistics" only by itself.
 Reduction = Literal[
     "head_mean",  # mean over the selected heads
@@ -144,10 +147,12 @@ class SparseSpec:
     Attributes:
         top_k: terms of a vector, the largest weights; None: 1024.
         min_weight: leave out terms of less weight.
+        pieces: whether results have the vocabulary's spelling of each term.
     """
 
     top_k: int | None = None
     min_weight: float = 0.0
+    pieces: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,6 +209,10 @@ TEI = {
     ),
     "TeiVectors": _list(VECTOR, description="A vector for each input."),
     "TeiTokenVectors": _list(_list(VECTOR), description="For each input a vector for each token."),
+    "TeiSparseVectors": _list(
+        _list(_answer(index=COUNT, value=NUMBER)),
+        description="For each input the terms with a weight, by ascending index.",
+    ),
     "TeiSimilarities": _list(NUMBER, description="Cosine similarity of each sentence."),
     "TeiTokens": _list(
         _list(
@@ -465,7 +469,10 @@ DIALECTS: Mapping[str, tuple[str, Mapping[tuple[str, str], Operation]]] = {
                 {200: RANKS_BY_SHAPE},
             ),
             ("/embed_sparse", "post"): Operation(
-                "teiEmbedSparse", "Refused: no vector here is sparse", {}, always=424
+                "teiEmbedSparse",
+                "Sparse vectors; 424: the model gives none",
+                ref("TeiEmbedAllRequest"),
+                {200: ref("TeiSparseVectors")},
             ),
             ("/decode", "post"): Operation(
                 "teiDecode", "Refused: ids are not decoded", {}, always=501

@@ -5,7 +5,7 @@ The type of a column depends on the request and the model alone, never on the ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from headlight.errors import InvalidInput, Reason
-from headlight.results import AttentionMaps, Scores, TokenVectors
+from headlight.results import AttentionMaps, Scores, SparseVector, TokenVectors
 from headlight.span_vectors import SpanVectors
 from headlight.spec import AttentionSpec, EmptyTexts
 
@@ -188,6 +188,25 @@ def score_columns(
     }
 
 
+def sparse_columns(
+    results: Sequence[SparseVector], places: Sequence[int], rows: int, *, pieces: bool
+) -> dict[str, pa.Array]:
+    """Return the terms of each row, their weights, and their spelling if `pieces`."""
+    columns = {
+        "sparse_indices": _ragged(
+            [each.indices for each in results], places, rows, np.zeros(0, np.uint32)
+        ),
+        "sparse_values": _ragged(
+            [each.values for each in results], places, rows, np.zeros(0, np.float32)
+        ),
+    }
+    if pieces:
+        spelled = [each.pieces for each in results]
+        entries = pa.array([piece for each in spelled for piece in each], pa.string())
+        columns["sparse_pieces"] = _lists(entries, spelled, places, rows)
+    return columns
+
+
 def _numbers(numbers: NDArray[np.float32], places: Sequence[int], rows: int) -> pa.Array:
     flat, missing = np.zeros(rows, np.float32), np.ones(rows, bool)
     flat[list(places)], missing[list(places)] = numbers, False
@@ -225,7 +244,7 @@ def _ragged(
 
 
 def _lists(
-    entries: pa.Array, arrays: Sequence[NDArray[Any]], places: Sequence[int], rows: int
+    entries: pa.Array, arrays: Sequence[Sized], places: Sequence[int], rows: int
 ) -> pa.Array:
     """Return the entries as a list for each row: as many as the row's array has."""
     if len(entries) > MOST_ENTRIES:

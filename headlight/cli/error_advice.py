@@ -24,12 +24,17 @@ TOKEN = "give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"
 # Fields of a request or arguments of the client, in the words of a command line.
 FIELDS = {
     "evidence": "--method",
+    "evidence[*].method": "--method",
     "evidence[*].unit": "--unit",
     "model": "--model",
     "outputs.attention.layers": "--layer",
     "outputs.pooled.dimensions": "--dimensions",
     "outputs.pooled.dtypes": "--dtype",
     "outputs.pooled.normalize": "--normalize",
+    "outputs.sparse": "--sparse",
+    "outputs.sparse.min_weight": "--min-weight",
+    "outputs.sparse.pieces": "--pieces",
+    "outputs.sparse.top_k": "--top-k",
     "priority": "--priority",
     "role": "--role",
     "prompt": "--prompt",

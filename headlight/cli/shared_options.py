@@ -244,7 +244,10 @@ def add_special_tokens(group: Any) -> None:
 
 
 def reading(arguments: argparse.Namespace) -> Reading:
-    """Return the values of the `add_reading` options; texts that are not arguments are bulk."""
+    """Return the values of the `add_reading` options; texts that are not arguments are bulk.
+
+    Not all commands have all of these options.
+    """
     listed = "texts" in arguments and not arguments.texts
     priority: Priority | None = arguments.priority or ("bulk" if listed else None)
     return Reading(
@@ -252,7 +255,7 @@ def reading(arguments: argparse.Namespace) -> Reading:
         prompt=arguments.prompt,
         prompt_name=arguments.prompt_name,
         special_tokens=arguments.special_tokens,
-        empty_texts=arguments.empty_texts,
+        empty_texts=getattr(arguments, "empty_texts", None),
         role=getattr(arguments, "role", None),
         priority=priority,
     )

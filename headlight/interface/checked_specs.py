@@ -115,7 +115,8 @@ def checked_sparse(spec: SparseSpec) -> SparseSpec:
     top_k = optional(f"{field}.top_k", spec.top_k, UINT32, Phrase.WHOLE_FROM_1)
     if not isinstance(spec.min_weight, int | float):
         raise InvalidInput(f"{field}.min_weight", Reason.MIN_WEIGHT)
-    return SparseSpec(top_k=top_k, min_weight=float(spec.min_weight))
+    _flag(f"{field}.pieces", spec.pieces)
+    return SparseSpec(top_k=top_k, min_weight=float(spec.min_weight), pieces=bool(spec.pieces))
 
 
 def checked_multi_vector(spec: MultiVectorSpec) -> MultiVectorSpec:

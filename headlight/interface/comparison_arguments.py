@@ -95,6 +95,8 @@ def _evidence(field: str, spec: EvidenceSpec, passages: int) -> EvidenceSpec:
     spans = each_as(f"{field}.spans", spec.spans, Phrase.SPANS_OF_PASSAGES, tuple)
     if spec.unit != "span" and spans:
         raise InvalidInput(f"{field}.spans", Reason.ONLY_OF_SPANS)
+    if spec.method == "terms" and spec.unit == "span":
+        raise InvalidInput(f"{field}.unit", Reason.TERMS_WITHOUT_UNITS)
     if spec.unit == "span" and len(spans) != passages:
         raise InvalidInput(
             f"{field}.spans", Reason.LISTS_FOR_PASSAGES, count=len(spans), passages=passages
@@ -125,7 +127,7 @@ def check_pairs(spec: CompareSpec, query: object, passages: Sequence[object]) ->
     """
     needing = {"late_interaction": spec.late_interaction, "matrix": spec.matrix is not None}
     for at, each in enumerate(spec.evidence):
-        needing[f"evidence[{at}].method"] = each.method == "late_interaction"
+        needing[f"evidence[{at}].method"] = each.method in ("late_interaction", "terms")
     for field, needs in needing.items():
         if needs:
             raise InvalidInput(field, Reason.READS_PAIRS)

@@ -387,6 +387,7 @@ class Encoder(abc.ABC):
         *,
         top_k: int | None = None,
         min_weight: float = 0.0,
+        pieces: bool = False,
         **reading: Unpack[Reading],
     ) -> list[SparseVector]:
         """Return the terms of the vocabulary that each text has weight in, for an inverted index.
@@ -395,9 +396,10 @@ class Encoder(abc.ABC):
             texts: as in `encode`.
             top_k: terms of a vector, the largest weights; None: 1024.
             min_weight: leave out terms of less weight.
+            pieces: whether results have the vocabulary's spelling of each term.
             reading: as in `encode`.
         """
-        spec = SparseSpec(top_k=top_k, min_weight=min_weight)
+        spec = SparseSpec(top_k=top_k, min_weight=min_weight, pieces=pieces)
         vectors: list[SparseVector] = self._encode(
             texts, "sparse", spec, reading, list, details=False
         )

@@ -208,6 +208,10 @@ class Output:
         layers: tuple[int, ...] = choice.layers if self.layered else ()
         return layers
 
+    def most_spelled(self, choice: Any) -> int:
+        """Return the most terms of an input whose spelling the answer has."""
+        return 0
+
     def max_bytes(self, choice: Any) -> int | None:
         """Return the bytes that a request allows."""
         return None
@@ -322,8 +326,16 @@ class Output:
             if name in results[0]
         }
 
+    def spelled(self, result: Arrays) -> Ids:
+        """Return the terms of one input whose spelling the answer has, if `most_spelled`."""
+        raise NotImplementedError
+
     def result(
         self, choice: Any, place: Any, arrays: Arrays, tokens: TokenList, model: ModelRef
     ) -> Any:
         """Return what Python callers get for one input. Raises BadAnswer for impossible numbers."""
         raise NotImplementedError
+
+    def counted(self, result: Any, original: int, encoded: int) -> Any:
+        """Return a result with the tokens of its input, before truncation and after it."""
+        return result

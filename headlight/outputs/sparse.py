@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from headlight.spec import SparseSpec
 
 if TYPE_CHECKING:
     from headlight.description import ModelDescription
+    from headlight.interface.arguments import Input
     from headlight.outputs.vector_forms import AvailableForms
     from headlight.pb import headlight_pb2 as pb
     from headlight.runtime.values import Architecture, Array, Arrays, Floats, Ids
@@ -33,6 +35,7 @@ class TermChoice(NamedTuple):
 
     0 terms: what the graph gives, for measurements alone; of each token or of the vocabulary.
     `of_queries` are the weights of all terms in queries, if the model does not compute them.
+    `pieces`: whether each term has its spelling.
     """
 
     terms: int
@@ -40,6 +43,7 @@ class TermChoice(NamedTuple):
     size: int
     each_token: bool = False
     of_queries: Floats | None = None
+    pieces: bool = False
 
     def is_query(self, item: Item) -> bool:
         """Return whether an input is a query whose terms need no model."""
@@ -71,8 +75,12 @@ class SparseVectors(Output):
             raise InvalidInput(f"{SPARSE}.top_k", Reason.TERMS, value=most, most=model.vocab_size)
         if not 0 <= spec.min_weight < np.inf:
             raise InvalidInput(f"{SPARSE}.min_weight", Reason.MIN_WEIGHT)
-        least, size = spec.min_weight, model.vocab_size
-        return TermChoice(min(most, size), least, size, of_queries=forms.query_terms)
+        if spec.pieces and "text" not in model.accepts:
+            raise InvalidInput(f"{SPARSE}.pieces", Reason.NO_PIECES)
+        least, size, pieces = spec.min_weight, model.vocab_size, spec.pieces
+        return TermChoice(
+            min(most, size), least, size, of_queries=forms.query_terms, pieces=pieces
+        )
 
     def whole(self, architecture: Architecture) -> TermChoice:
         return TermChoice(0, 0.0, architecture.vocab_size, architecture.token_terms)
@@ -81,7 +89,7 @@ class SparseVectors(Output):
         return not choice.each_token
 
     def tensors(
-        self, choice: TermChoice, place: None, count: int, model: Architecture | ModelDescription
+        self, choice: TermChoice, place: Any, count: int, model: Architecture | ModelDescription
     ) -> tuple[Tensor, ...]:
         if choice.each_token:
             return (Tensor("sparse", "float32", (count, 1), ("token", "term")),)
@@ -127,25 +135,45 @@ class SparseVectors(Output):
 
     def message_of(self, spec: SparseSpec) -> pb.SparseOutput:
         message: pb.SparseOutput = messages().SparseOutput(
-            top_k=spec.top_k, min_weight=spec.min_weight
+            top_k=spec.top_k, min_weight=spec.min_weight, pieces=spec.pieces
         )
         return message
 
     def spec_of(self, message: pb.SparseOutput) -> SparseSpec:
         top_k = message.top_k if message.HasField("top_k") else None
-        return SparseSpec(top_k=top_k, min_weight=message.min_weight)
+        return SparseSpec(top_k=top_k, min_weight=message.min_weight, pieces=message.pieces)
+
+    def places_in(
+        self, response: Any, choice: TermChoice, counts: Sequence[int], inputs: Sequence[Input]
+    ) -> list[tuple[str, ...]]:
+        return [tuple(item.terms.pieces) for item in response.items]
+
+    def most_spelled(self, choice: TermChoice) -> int:
+        return choice.terms if choice.pieces else 0
+
+    def spelled(self, result: Arrays) -> Ids:
+        return result[INDICES][: np.count_nonzero(result["sparse"])].astype(np.int64)
 
     def result(
-        self, choice: TermChoice, place: None, arrays: Arrays, tokens: TokenList, model: ModelRef
+        self,
+        choice: TermChoice,
+        place: tuple[str, ...] | None,
+        arrays: Arrays,
+        tokens: TokenList,
+        model: ModelRef,
     ) -> SparseVector:
-        weights, indices = arrays["sparse"], arrays[INDICES]
+        weights, indices, pieces = arrays["sparse"], arrays[INDICES], place or ()
         count = int(np.count_nonzero(weights))
         require(not weights[count:].any(), "sparse has weights behind terms without one")
+        require(len(pieces) == count * choice.pieces, f"{len(pieces)} pieces of {count} terms")
         weights, indices = weights[:count], indices[:count].astype(np.uint32)
         ascending = bool((indices[1:] > indices[:-1]).all())
         within = not count or int(indices[-1]) < choice.size
         require(ascending and within, f"{INDICES} are not terms of the vocabulary in their order")
-        return SparseVector(indices, weights, choice.size, model)
+        return SparseVector(indices, weights, choice.size, model, pieces)
+
+    def counted(self, result: SparseVector, original: int, encoded: int) -> SparseVector:
+        return dataclasses.replace(result, token_count=encoded, cut_tokens=original - encoded)
 
 
 def terms_of(ids: Ids, weights: Floats) -> tuple[Ids, Floats]:

@@ -99,6 +99,7 @@ class EvidenceMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EVIDENCE_METHOD_LATE_INTERACTION: _ClassVar[EvidenceMethod]
     EVIDENCE_METHOD_OCCLUSION: _ClassVar[EvidenceMethod]
     EVIDENCE_METHOD_ATTENTION: _ClassVar[EvidenceMethod]
+    EVIDENCE_METHOD_TERMS: _ClassVar[EvidenceMethod]
 INPUT_ROLE_UNSPECIFIED: InputRole
 INPUT_ROLE_QUERY: InputRole
 INPUT_ROLE_DOCUMENT: InputRole
@@ -159,6 +160,7 @@ EVIDENCE_METHOD_UNSPECIFIED: EvidenceMethod
 EVIDENCE_METHOD_LATE_INTERACTION: EvidenceMethod
 EVIDENCE_METHOD_OCCLUSION: EvidenceMethod
 EVIDENCE_METHOD_ATTENTION: EvidenceMethod
+EVIDENCE_METHOD_TERMS: EvidenceMethod
 
 class EncodeRequest(_message.Message):
     __slots__ = ("model", "inputs", "outputs", "truncation", "dry_run", "prompt_name", "prompt_text", "priority", "special_tokens", "empty_texts", "role")
@@ -269,12 +271,14 @@ class ScoresOutput(_message.Message):
     def __init__(self) -> None: ...
 
 class SparseOutput(_message.Message):
-    __slots__ = ("top_k", "min_weight")
+    __slots__ = ("top_k", "min_weight", "pieces")
     TOP_K_FIELD_NUMBER: _ClassVar[int]
     MIN_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
     top_k: int
     min_weight: float
-    def __init__(self, top_k: _Optional[int] = ..., min_weight: _Optional[float] = ...) -> None: ...
+    pieces: bool
+    def __init__(self, top_k: _Optional[int] = ..., min_weight: _Optional[float] = ..., pieces: bool = ...) -> None: ...
 
 class MultiVectorOutput(_message.Message):
     __slots__ = ("dtype",)
@@ -485,18 +489,26 @@ class Units(_message.Message):
     def __init__(self, tokens: _Optional[_Iterable[int]] = ..., starts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Item(_message.Message):
-    __slots__ = ("token_count", "original_token_count", "truncated", "tokens", "prompt_token_count")
+    __slots__ = ("token_count", "original_token_count", "truncated", "tokens", "prompt_token_count", "terms")
     TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     ORIGINAL_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
     token_count: int
     original_token_count: int
     truncated: bool
     tokens: TokenInfo
     prompt_token_count: int
-    def __init__(self, token_count: _Optional[int] = ..., original_token_count: _Optional[int] = ..., truncated: bool = ..., tokens: _Optional[_Union[TokenInfo, _Mapping]] = ..., prompt_token_count: _Optional[int] = ...) -> None: ...
+    terms: TermInfo
+    def __init__(self, token_count: _Optional[int] = ..., original_token_count: _Optional[int] = ..., truncated: bool = ..., tokens: _Optional[_Union[TokenInfo, _Mapping]] = ..., prompt_token_count: _Optional[int] = ..., terms: _Optional[_Union[TermInfo, _Mapping]] = ...) -> None: ...
+
+class TermInfo(_message.Message):
+    __slots__ = ("pieces",)
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    pieces: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, pieces: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Usage(_message.Message):
     __slots__ = ("token_count", "prompt_token_count", "original_token_count")
@@ -862,7 +874,7 @@ class PassageComparison(_message.Message):
     def __init__(self, index: _Optional[int] = ..., item: _Optional[_Union[Item, _Mapping]] = ..., score: _Optional[float] = ..., max_sim_mean: _Optional[float] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping]]] = ..., tokens: _Optional[_Iterable[int]] = ..., matrix: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
 
 class Evidence(_message.Message):
-    __slots__ = ("method", "units", "characters", "weights", "matched_tokens", "matched_cosines", "query", "special")
+    __slots__ = ("method", "units", "characters", "weights", "matched_tokens", "matched_cosines", "query", "special", "terms")
     METHOD_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
     CHARACTERS_FIELD_NUMBER: _ClassVar[int]
@@ -871,6 +883,7 @@ class Evidence(_message.Message):
     MATCHED_COSINES_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     SPECIAL_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
     method: EvidenceMethod
     units: Units
     characters: _containers.RepeatedCompositeFieldContainer[TextSpan]
@@ -879,7 +892,20 @@ class Evidence(_message.Message):
     matched_cosines: Tensor
     query: UnitWeights
     special: UnitWeights
-    def __init__(self, method: _Optional[_Union[EvidenceMethod, str]] = ..., units: _Optional[_Union[Units, _Mapping]] = ..., characters: _Optional[_Iterable[_Union[TextSpan, _Mapping]]] = ..., weights: _Optional[_Union[Tensor, _Mapping]] = ..., matched_tokens: _Optional[_Iterable[int]] = ..., matched_cosines: _Optional[_Union[Tensor, _Mapping]] = ..., query: _Optional[_Union[UnitWeights, _Mapping]] = ..., special: _Optional[_Union[UnitWeights, _Mapping]] = ...) -> None: ...
+    terms: MatchedTerms
+    def __init__(self, method: _Optional[_Union[EvidenceMethod, str]] = ..., units: _Optional[_Union[Units, _Mapping]] = ..., characters: _Optional[_Iterable[_Union[TextSpan, _Mapping]]] = ..., weights: _Optional[_Union[Tensor, _Mapping]] = ..., matched_tokens: _Optional[_Iterable[int]] = ..., matched_cosines: _Optional[_Union[Tensor, _Mapping]] = ..., query: _Optional[_Union[UnitWeights, _Mapping]] = ..., special: _Optional[_Union[UnitWeights, _Mapping]] = ..., terms: _Optional[_Union[MatchedTerms, _Mapping]] = ...) -> None: ...
+
+class MatchedTerms(_message.Message):
+    __slots__ = ("terms", "pieces", "query", "passage")
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    PASSAGE_FIELD_NUMBER: _ClassVar[int]
+    terms: _containers.RepeatedScalarFieldContainer[int]
+    pieces: _containers.RepeatedScalarFieldContainer[str]
+    query: Tensor
+    passage: Tensor
+    def __init__(self, terms: _Optional[_Iterable[int]] = ..., pieces: _Optional[_Iterable[str]] = ..., query: _Optional[_Union[Tensor, _Mapping]] = ..., passage: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
 
 class UnitWeights(_message.Message):
     __slots__ = ("units", "characters", "weights")

@@ -13,11 +13,12 @@ from headlight.bulk.table_columns import holds_texts, read_pairs, read_texts
 from headlight.errors import InvalidInput, Reason
 from headlight.interface.arguments import Input, Reading, check_reading
 from headlight.ray.actor_encoder import RuntimeEncoder, ServiceEncoder
-from headlight.ray.requested_outputs import Encoded, Outputs, spans_spec, tokens_spec
+from headlight.ray.requested_outputs import Encoded, Outputs, spans_spec, spec_or_none
 from headlight.span_vectors import SpansSpec, Windows
 from headlight.spec import (
     AttentionSpec,
     EmptyTexts,
+    SparseSpec,
     SpecialTokens,
     TokensSpec,
     Truncate,
@@ -43,7 +44,8 @@ class Embedder:
         text_column: name of the column of texts.
         pair_column: name of the column of second texts, as documents for queries: rows are pairs.
             None: they are single texts.
-        pooled: whether to return `embedding`. A model that reranks or classifies has none.
+        pooled: whether to return `embedding`. A model that reranks or classifies, or gives sparse
+            vectors, has none.
         dimensions, dtype, normalize: form of `embedding`, as in `Encoder.encode`.
         tokens: whether to return `token_embeddings`, a list of vectors; a TokensSpec: in its form.
         spans: "sentences", `headlight.Windows`, or a SpansSpec of one of these: return
@@ -52,6 +54,8 @@ class Embedder:
             `top_k` also `attention_indices`, with uint8 `attention_scales`.
         scores: whether to return `score` and `logit`; of a model with several labels those of the
             likeliest, its `label`, and `scores`, a list in the order of the labels.
+        sparse: whether to return `sparse_indices` and `sparse_values`, lists of uint32 and float32;
+            a SparseSpec: in its form, with `pieces` also `sparse_pieces`, a list of strings.
         prompt, prompt_name, truncate, special_tokens, empty_texts: as in `Encoder.encode`; no
             service's policy holds: None refuses an empty text.
         prefix: goes before the names of the new columns.
@@ -95,6 +99,7 @@ class Embedder:
         spans: Literal["sentences"] | Windows | SpansSpec | None = None,
         attention: AttentionSpec | None = None,
         scores: bool = False,
+        sparse: bool | SparseSpec = False,
         prompt: str | None = None,
         prompt_name: str | None = None,
         truncate: Truncate | None = None,
@@ -125,9 +130,10 @@ class Embedder:
             dimensions=dimensions,
             dtype=dtype,
             normalize=normalize,
-            tokens=tokens_spec(tokens),
+            tokens=spec_or_none(tokens, TokensSpec),
             spans=spans_spec(spans),
             attention=attention,
+            sparse=spec_or_none(sparse, SparseSpec),
             scores=scores,
             reading=reading,
         )

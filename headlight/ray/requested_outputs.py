@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,15 +14,18 @@ from headlight.bulk.table_columns import (
     attention_columns,
     score_columns,
     span_columns,
+    sparse_columns,
     token_column,
     vector_column,
 )
 from headlight.description import ModelDescription
 from headlight.interface.arguments import Input, Reading
 from headlight.interface.encoder import Encoder
-from headlight.results import AttentionMaps, ModelRef, Scores, TokenVectors
+from headlight.results import AttentionMaps, ModelRef, Scores, SparseVector, TokenVectors
 from headlight.span_vectors import SpansSpec, SpanVectors, Windows
-from headlight.spec import AttentionSpec, TokensSpec, VectorType
+from headlight.spec import AttentionSpec, SparseSpec, TokensSpec, VectorType
+
+SpecT = TypeVar("SpecT", TokensSpec, SparseSpec)
 
 
 class Encoded(NamedTuple):
@@ -30,7 +33,7 @@ class Encoded(NamedTuple):
 
     Attributes:
         pooled: [n, D].
-        tokens, spans, attention, scores: one for each text.
+        tokens, spans, attention, scores, sparse: one for each text.
         models: the weights of each answer.
     """
 
@@ -39,6 +42,7 @@ class Encoded(NamedTuple):
     spans: Sequence[SpanVectors]
     attention: Sequence[AttentionMaps]
     scores: Sequence[Scores]
+    sparse: Sequence[SparseVector]
     models: Sequence[ModelRef]
 
 
@@ -49,7 +53,7 @@ class Outputs:
     Attributes:
         pooled: whether pooled vectors are requested, in this form:
         dimensions, dtype, normalize: as in `Encoder.encode`.
-        tokens, spans, attention: the spec of each other output; None: not requested.
+        tokens, spans, attention, sparse: the spec of each other output; None: not requested.
         scores: whether scores are requested.
         reading: how to read texts.
     """
@@ -61,14 +65,16 @@ class Outputs:
     tokens: TokensSpec | None
     spans: SpansSpec | None
     attention: AttentionSpec | None
+    sparse: SparseSpec | None
     scores: bool
     reading: Reading
 
     def __post_init__(self) -> None:
-        if not (self.pooled or self.tokens or self.spans or self.attention or self.scores):
+        others = self.tokens, self.spans, self.attention, self.sparse, self.scores
+        if not (self.pooled or any(others)):
             raise ValueError(
                 "pooled: is False, and no other output is requested; "
-                "give tokens, spans, attention or scores, or leave it out"
+                "give tokens, spans, attention, sparse or scores, or leave it out"
             )
 
     def encode(self, encoder: Encoder, texts: Sequence[Input]) -> Encoded:
@@ -99,8 +105,15 @@ class Outputs:
             encoder.attention(texts, self.attention, **self.reading) if self.attention else []
         )
         scores = encoder.scores(texts, **self.reading) if self.scores else []
-        models += _models(tokens) + _models(spans) + _models(attention) + _models(scores)
-        return Encoded(pooled, tokens, spans, attention, scores, models)
+        sparse = (
+            encoder.encode_sparse(texts, **_fields(self.sparse), **self.reading)
+            if self.sparse
+            else []
+        )
+        models += [
+            each.model for some in (tokens, spans, attention, scores, sparse) for each in some
+        ]
+        return Encoded(pooled, tokens, spans, attention, scores, sparse, models)
 
     def names(self, model: ModelDescription) -> Iterator[str]:
         """Return the names of the columns, without `error`."""
@@ -118,6 +131,8 @@ class Outputs:
                 yield "attention_scales"
         if self.scores:
             yield from score_columns([], [], 0, model.labels)
+        if self.sparse:
+            yield from sparse_columns([], [], 0, pieces=self.sparse.pieces)
 
     def columns(
         self,
@@ -154,14 +169,17 @@ class Outputs:
         if self.scores:
             scores = [one for each in results for one in each.scores]
             columns |= score_columns(scores, places, rows, model.labels)
+        if self.sparse:
+            sparse = [one for each in results for one in each.sparse]
+            columns |= sparse_columns(sparse, places, rows, pieces=self.sparse.pieces)
         return columns
 
 
-def tokens_spec(tokens: bool | TokensSpec) -> TokensSpec | None:
-    """Return the spec of the argument `tokens`; None: not requested."""
-    if isinstance(tokens, TokensSpec):
-        return tokens
-    return TokensSpec() if tokens else None
+def spec_or_none(value: bool | SpecT, kind: type[SpecT]) -> SpecT | None:
+    """Return the spec of an argument that may be a flag; None: not requested."""
+    if isinstance(value, kind):
+        return value
+    return kind() if value else None
 
 
 def spans_spec(spans: Literal["sentences"] | Windows | SpansSpec | None) -> SpansSpec | None:
@@ -181,11 +199,5 @@ def spans_spec(spans: Literal["sentences"] | Windows | SpansSpec | None) -> Span
     return spec
 
 
-def _fields(spec: TokensSpec | SpansSpec) -> dict[str, Any]:
+def _fields(spec: TokensSpec | SpansSpec | SparseSpec) -> dict[str, Any]:
     return {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
-
-
-def _models(
-    results: Iterable[TokenVectors | SpanVectors | AttentionMaps | Scores],
-) -> list[ModelRef]:
-    return [each.model for each in results]

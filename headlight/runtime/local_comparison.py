@@ -19,6 +19,7 @@ from headlight.runtime.comparison.comparison_layout import (
 from headlight.runtime.comparison.passage_comparison import PassageNumbers, passage_result
 from headlight.runtime.encode_items import Selection
 from headlight.runtime.local_results import Prepared
+from headlight.runtime.spelling import Spelling
 
 
 def selection_of(
@@ -51,6 +52,7 @@ def comparison_of(
     prepared: Sequence[Prepared],
     numbers: Sequence[PassageNumbers],
     model: ModelRef,
+    spelling: Spelling | None,
 ) -> Comparison:
     """Return the comparison as a client makes it of an answer."""
     spec = plan.spec
@@ -58,7 +60,7 @@ def comparison_of(
     query = None if plan.of_pairs else tokens.pop(0)
     return Comparison(
         plan.measure,
-        tuple(passage_result(spec, each, tokens[each.index]) for each in numbers),
+        tuple(passage_result(spec, each, tokens[each.index], spelling) for each in numbers),
         query,
         tuple(plan.query.tolist()) if spec.token_vectors else (),
         model,

@@ -65,6 +65,7 @@ from headlight.runtime.plans.compare import compare
 from headlight.runtime.plans.occlude import occlude
 from headlight.runtime.plans.plan import Plan, drive, encode_spans
 from headlight.runtime.spans.span_items import place_all
+from headlight.runtime.spelling import Spelling
 from headlight.runtime.tokenization.input_checks import TRUNCATIONS, Truncation
 from headlight.runtime.values import Floats, Tokenized
 from headlight.span_vectors import SpansSpec, SpanVectors
@@ -92,6 +93,7 @@ class LocalEncoder(Encoder):
 
     bundle: Bundle
     engine: Engine
+    spelling: Spelling | None
     _description: ModelDescription
     _closed = False
 
@@ -235,7 +237,8 @@ class LocalEncoder(Encoder):
     def _results(self, prepared: Sequence[Prepared], output: str) -> list[Any]:
         results, ref = self._computed(prepared), self._description.ref
         return [
-            each.result(output, result, ref) for each, result in zip(prepared, results, strict=True)
+            each.result(output, result, ref, self.spelling)
+            for each, result in zip(prepared, results, strict=True)
         ]
 
     def _rerank(
@@ -356,10 +359,10 @@ class LocalEncoder(Encoder):
                     prepared += prepare(passages, passage_reading)
             plan = plan_of(spec, self.bundle.manifest, inputs, prepared)
             items = plan.items([each.item for each in prepared])
-            numbers = self._drive(
-                compare(plan, items, self.select(**scores(self._description.score_output)))
-            )
-            return comparison_of(plan, prepared, numbers, self._description.ref)
+            output = self._description.score_output
+            numbers = self._drive(compare(plan, items, self.select(**scores(output))))
+            ref = self._description.ref
+            return comparison_of(plan, prepared, numbers, ref, self.spelling)
 
     def _occlusion(
         self,

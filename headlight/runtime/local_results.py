@@ -9,6 +9,7 @@ from headlight.outputs.registry import OUTPUTS
 from headlight.results import ModelRef, TokenList
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.spans.span_items import SpanItems
+from headlight.runtime.spelling import Spelling
 from headlight.runtime.values import Tokenized
 from headlight.span_vectors import SpanVectors
 
@@ -28,10 +29,16 @@ class Prepared(NamedTuple):
         # without a tokenizer, ids have no spelling
         return info if info.pieces else dataclasses.replace(info, pieces=("",) * len(info))
 
-    def result(self, output: str, result: ItemResult, model: ModelRef) -> Any:
+    def result(
+        self, output: str, result: ItemResult, model: ModelRef, spelling: Spelling | None = None
+    ) -> Any:
         """Return what callers get of an output; they get the same from a client."""
         choice, place = self.item.selection[output], self.item.places.get(output)
-        return OUTPUTS[output].result(choice, place, result, self.tokens, model)
+        its, tokenized = OUTPUTS[output], self.tokenized
+        if spelling is not None and its.most_spelled(choice):
+            place = spelling.pieces(its.spelled(result))
+        made = its.result(choice, place, result, self.tokens, model)
+        return its.counted(made, tokenized.original_length, len(tokenized.ids))
 
 
 def span_vectors(

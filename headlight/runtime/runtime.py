@@ -38,6 +38,7 @@ from headlight.runtime.providers.openvino_session import processor
 from headlight.runtime.providers.provider_choice import ANY_GPU, choose_provider
 from headlight.runtime.providers.worker_layout import choose_workers, share, usable_cpus
 from headlight.runtime.runtime_description import describe
+from headlight.runtime.spelling import Spelling
 from headlight.runtime.tokenization.input_checks import (
     Input,
     Truncation,
@@ -195,6 +196,9 @@ class Runtime(LocalEncoder):
                 pair_template=manifest.pair_template,
                 prompts_pairs=manifest.task in ("rerank", "classify"),
             )
+        self.spelling: Spelling | None = None
+        if self.tokenizer is not None and manifest.architecture.terms:
+            self.spelling = Spelling(self.tokenizer, manifest.architecture.vocab_size)
 
     def _shape_batches(self, tokens: int | None, multiple: int | None) -> None:
         """Set the shape of batches: as wanted, else the fastest one here."""

@@ -17,7 +17,12 @@ const METHODS = {
     said: "Weight: what the passage’s vector reads from. It does not depend on the query. Attention is not an explanation of the score.",
     ofPairs: "Weight: what the query’s tokens read from, of a decoder the passage’s, the mean of its tokens, layers and heads. All tokens of a pair sum to 1. Attention is not an explanation of the score.",
   },
+  terms: {
+    name: "Terms",
+    said: "Weight: that of a term of the vocabulary in the query times that in the passage. All of them sum to the score.",
+  },
 };
+const MOST_TERMS = 10;
 const MOST_OTHERS = 6; // tokens of a pair that are of neither text; a chat template has a hundred
 const CONTROL = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/u; // the latter reorder what follows
 const comparing = { data: null, method: null, pinned: null, passages: [], against: null };
@@ -29,7 +34,8 @@ const pointsOf = (text) => Array.from(text, (char) => (CONTROL.test(char) && cha
 
 /**
  * Shows a comparison, {similarity, best, query: {text, tokens}, passages: [{name, text, score, maxSim, tokens, evidence}]}.
- * Evidence is {method, units, weights, matched, cosines, query, special}. `tokens` and `units` are [start, end] in code points;
+ * Evidence is {method, units, weights, terms, matched, cosines, query, special}; `terms` is null, or a list of
+ * [piece, product, weight in the query, weight in the passage], the largest first, without units. `tokens` and `units` are [start, end] in code points;
  * `matched` has, for each token of the query, the number of the passage's token with the largest cosine. Of a pair, `query` has
  * units and weights of the query, and `special` is a list of [piece, weight] of other tokens.
  */
@@ -73,6 +79,8 @@ function drawQuery() {
 const queryButtons = () => [...byId("compared-query").querySelectorAll("[role=button]")];
 const evidenceOf = (passage, method) => passage.evidence.find((each) => each.method === method);
 const matches = (passage) => evidenceOf(passage, "late_interaction");
+const byTerms = () => comparing.method === "terms";
+const hasTerms = () => Boolean(evidenceOf(comparing.data.passages[0], "terms"));
 const ofPairs = () => comparing.data.similarity === "logit";
 
 /** Offers the contrast with each passage whose query has the same units: by occlusion, the effects can be subtracted. */
@@ -113,12 +121,14 @@ function drawPassages() {
   byId("method-said").textContent = ((ofPairs() && METHODS[method].ofPairs) || METHODS[method].said) + contrasted;
   showContrasts();
   byId("weight-top").textContent = spaced(top);
+  document.querySelector(".scale").hidden = byTerms();
+  byId("best-said").hidden = byTerms();
   const below = weights.some((weight) => weight < 0);
   byId("below-zero").hidden = !below;
   byId("weight-least").textContent = below ? spaced(-top) : "0";
   const each = ofPairs() ? "each text" : "each passage";
   byId("best-said").textContent = data.best === 1 ? `Underlined: the largest above 0 of ${each}.` : `Underlined: the ${data.best} largest above 0 of ${each}.`;
-  byId("scores-said").textContent = ofPairs() ? "Score: the logit of the query and the passage, which the model reads as a pair." : `Score: ${data.similarity} of the pooled vectors. Max-sim: the mean over the query’s tokens of the largest cosine with a token of the passage.`;
+  byId("scores-said").textContent = ofPairs() ? "Score: the logit of the query and the passage, which the model reads as a pair." : hasTerms() ? `Score: ${data.similarity} of the sparse vectors.` : `Score: ${data.similarity} of the pooled vectors. Max-sim: the mean over the query’s tokens of the largest cosine with a token of the passage.`;
   drawNumbers();
   mark(comparing.pinned ?? []);
 }
@@ -134,7 +144,8 @@ function passageOf(passage, at, top) {
   if (passage.maxSim !== null) head.append(numberOf("max-sim", passage.maxSim));
   if (passage.name) head.append(element("bdi", passage.name, "fine"));
   const match = element("p", undefined, "match");
-  item.append(head, ...(ofPairs() ? pairParts(passage, at, top) : []), text, match);
+  const { terms } = evidenceOf(passage, comparing.method);
+  item.append(head, ...(ofPairs() ? pairParts(passage, at, top) : []), text, ...(terms ? [termsPart(terms)] : []), match);
   match.hidden = ofPairs();
   return { item, points, marks, match };
 }
@@ -154,6 +165,16 @@ function pairParts(passage, at, top) {
   const sum = (rows) => rows.reduce((all, [, weight]) => all + weight, 0);
   if (shown.length < special.length) others.append(`, ${special.length - shown.length} more ${spaced(sum(special) - sum(shown))}`);
   return [line, others];
+}
+
+/** Returns the largest shared terms, and the sum of the rest. */
+function termsPart(terms) {
+  const made = element("p", terms.length ? "Terms: " : "No term is shared.", "fine terms");
+  terms.slice(0, MOST_TERMS).forEach(([piece, product, query, passage], place) =>
+    made.append(place ? ", " : "", element("bdi", pointsOf(piece).join("")), ` ${spaced(product)} (${spaced(query)} × ${spaced(passage)})`));
+  const rest = terms.slice(MOST_TERMS);
+  if (rest.length) made.append(`, ${rest.length} more ${spaced(rest.reduce((all, [, product]) => all + product, 0))}`);
+  return made;
 }
 
 /** Returns an element with a text whose units have the colours of their weights, and the spans of each of its tokens. */
@@ -254,7 +275,9 @@ function drawNumbers() {
     const by = METHODS[method].name.toLowerCase();
     const query = ofPairs() && queryOf(passage);
     if (query) part.append(weightsTable(`Weights of the query with passage ${at + 1} by ${by}`, "unit of the query", pointsOf(data.query.text), query));
-    part.append(weightsTable(`Weights of passage ${at + 1} by ${by}`, "unit", points, evidenceOf(passage, method)));
+    const { terms } = evidenceOf(passage, method);
+    if (terms) part.append(numbersTable(`Terms of passage ${at + 1}`, ["term", "weight", "in the query", "in the passage"], terms.map(([piece, ...numbers]) => [pointsOf(piece).join(""), ...numbers.map(spaced)])));
+    else part.append(weightsTable(`Weights of passage ${at + 1} by ${by}`, "unit", points, evidenceOf(passage, method)));
     const found = matches(passage);
     if (found?.matched?.length) {
       const asked = pointsOf(data.query.text);
@@ -278,7 +301,7 @@ function numbersTable(name, titles, rows) {
   region.tabIndex = 0;
   region.setAttribute("role", "region");
   region.setAttribute("aria-label", name);
-  fillTable(table, titles, rows, titles.map((title) => (["characters", "weight", "cosine"].includes(title) ? "number" : "mono")));
+  fillTable(table, titles, rows, titles.map((title) => (["characters", "weight", "cosine", "in the query", "in the passage"].includes(title) ? "number" : "mono")));
   region.append(table);
   return region;
 }

@@ -5,7 +5,13 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
-from headlight.comparison import Comparison, Evidence, PassageComparison, UnitWeights
+from headlight.comparison import (
+    Comparison,
+    Evidence,
+    MatchedTerms,
+    PassageComparison,
+    UnitWeights,
+)
 from headlight.results import Floats, TokenList
 from headlight.web.assets import asset, digest, script_of
 from headlight.web.page import block, plain
@@ -99,7 +105,8 @@ def evidence_of(evidence: Evidence, tokens: TokenList | None) -> dict[str, objec
     )
     return {
         "method": evidence.method,
-        **units_of(evidence),
+        **({"units": [], "weights": []} if evidence.terms else units_of(evidence)),
+        "terms": None if evidence.terms is None else terms_of(evidence.weights, evidence.terms),
         "matched": list(evidence.matched_tokens),
         "cosines": [] if cosines is None else shortest(cosines),
         "query": None if evidence.query is None else units_of(evidence.query),
@@ -107,6 +114,12 @@ def evidence_of(evidence: Evidence, tokens: TokenList | None) -> dict[str, objec
         if special is None
         else [[*each] for each in zip(pieces, shortest(special.weights), strict=True)],
     }
+
+
+def terms_of(products: Floats, terms: MatchedTerms) -> list[list[object]]:
+    """Return shared terms as the script reads them: spelling, product, and both weights."""
+    columns = map(shortest, (products, terms.query, terms.passage))
+    return [[*row] for row in zip(terms.labels(), *columns, strict=True)]
 
 
 def units_of(units: Evidence | UnitWeights) -> dict[str, object]:

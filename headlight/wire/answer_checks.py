@@ -39,6 +39,7 @@ MOST_MAPS = 2**16  # layers times heads; the largest models known have a quarter
 # Bounds of a text. A tokenizer makes at most one token of a byte, and NFKC at most 33 bytes of a
 # character.
 TOKENS_PER_CHARACTER, TOKENS_AROUND = 64, 512
+PIECE_BYTES = 64  # of the spelling of a term; of XLM-RoBERTa's at most 51
 NO_RANGES = np.zeros((2, 0), np.float32)  # of int8, which the service has
 
 
@@ -179,16 +180,19 @@ class Expected:
             name: OUTPUTS[name].choose(spec, model, forms) for name, spec in self._specs.items()
         }
 
-    def data_bytes(self, tokens: int) -> int:
-        """Return the most bytes of data for an input of so many tokens, or spans if these are more.
+    def most_bytes(self, tokens: int) -> int:
+        """Return the most bytes of data and spelling for an input of so many tokens.
 
-        0 for a request that the service refuses.
+        Or of so many spans, if these are more. 0 for a request that the service refuses.
         """
         with contextlib.suppress(InvalidInput):
             return sum(
-                tensor.size_bytes
+                PIECE_BYTES * OUTPUTS[name].most_spelled(choice)
+                + sum(
+                    tensor.size_bytes
+                    for tensor in OUTPUTS[name].tensors(choice, None, tokens, self._model)
+                )
                 for name, choice in self.choices.items()
-                for tensor in OUTPUTS[name].tensors(choice, None, tokens, self._model)
             )
         return 0
 

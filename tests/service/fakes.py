@@ -246,6 +246,7 @@ class FakeRuntime:
         self.provider, self.precision = "cpu", "fp32"
         self.roles = frozenset({"embed", "attend"} if attend else {"embed"})
         self.tokenizer = FakeTokenizer() if tokenizer else None
+        self.spelling = None
         self.engine, self.workers = FakeEngine(), Workers(streams=2)
         self.prompts = Prompts(self.bundle.manifest.prompts, self.bundle.manifest.default_prompt)
         self.forms = AvailableForms(DIM, self.bundle.manifest.normalize)

@@ -10,8 +10,10 @@ import pytest
 
 from headlight import Client
 from headlight.cli.commands import main
-from headlight.comparison import EVIDENCE_METHODS, Comparison
+from headlight.comparison import UNIT_METHODS, Comparison
+from headlight.runtime import Runtime
 from headlight.web.comparison_page import comparison_page
+from tests import scorers
 from tests.system.browser import Browser
 from tests.system.processes import Service
 
@@ -30,7 +32,7 @@ BUTTONS = "#compared-query [role=button]"
 def compared(rope: Service) -> Comparison:
     with Client(rope.target) as client:
         return client.compare(
-            QUERY, PASSAGES, late_interaction=True, evidence=EVIDENCE_METHODS, sort=True
+            QUERY, PASSAGES, late_interaction=True, evidence=UNIT_METHODS, sort=True
         )
 
 
@@ -40,7 +42,7 @@ def written(rope: Service, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("comparison")
     passages, page = folder / "passages.txt", folder / "compared.html"
     passages.write_text("\n".join(PASSAGES), encoding="utf-8")
-    methods = [f"--method={each.replace('_', '-')}" for each in EVIDENCE_METHODS]
+    methods = [f"--method={each.replace('_', '-')}" for each in UNIT_METHODS]
     command = ["compare", QUERY, str(passages), "--target", rope.target, "--html", str(page)]
     assert main([*command, *methods]) == 0
     return page
@@ -142,7 +144,7 @@ def test_a_method_has_its_weights_and_numbers(
     browser.open(written)
     browser.click(f"#methods label:nth-of-type({number})")
     browser.click("#numbers")
-    method = EVIDENCE_METHODS[number - 1]
+    method = UNIT_METHODS[number - 1]
     said = browser.text("#method-said")
     assert ("not an explanation" in said) == (method == "attention")
     rows: list[list[list[str]]] = browser.evaluate(
@@ -267,3 +269,28 @@ def test_without_late_interaction_the_query_is_plain_text(
     assert not browser.evaluate("document.querySelector('#query-said').checkVisibility()")
     assert not browser.evaluate("document.querySelector('#methods').checkVisibility()")
     assert texts(browser, ".unit") == ["read", "a", "file"]
+
+
+def test_shared_terms_are_listed_and_occlusion_has_units(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    with Runtime(scorers.bundle(tmp_path_factory, "sparse"), threads=1) as runtime:
+        found = runtime.compare("read", ["read a file", "b"], evidence=["terms", "occlusion"])
+    path = tmp_path / "terms.html"
+    path.write_text(comparison_page(found, "read", ["read a file", "b"]), encoding="utf-8")
+    browser.open(path)
+    scale = "document.querySelector('.scale').checkVisibility()"
+    for line, each in zip(texts(browser, ".terms"), found, strict=True):
+        terms, products = each.evidence[0].terms, each.evidence[0].weights
+        assert terms is not None
+        first = f"{shown(products[0])} ({shown(terms.query[0])} × {shown(terms.passage[0])})"
+        assert line.startswith(f"Terms: {terms.pieces[0]} {first}, ")
+        assert line.endswith(f"{len(products) - 10} more {shown(products[10:].sum())}")
+    assert not browser.evaluate(scale)
+    browser.click("#numbers")
+    count = "document.querySelectorAll('.passage:first-child tbody tr').length"
+    assert browser.evaluate(count) == len(found.passages[0].evidence[0].weights)
+    browser.click("#method-choices input[value=occlusion]")
+    assert texts(browser, ".terms") == []
+    assert browser.evaluate(scale)
+    assert "readafile" in "".join(texts(browser, ".unit"))

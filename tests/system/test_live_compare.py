@@ -217,3 +217,29 @@ def test_a_model_that_reranks_shows_the_query_with_each_passage(
 def weights_of(weights: Any) -> list[str]:
     """Return weights as a table has them, in descending order."""
     return [f"{weight:.3f}".replace("-", "−") for weight in sorted(weights, reverse=True)]
+
+
+def test_a_sparse_model_lists_the_terms_that_query_and_passage_share(
+    chromium: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    query, passages = "read it", ("parse a date", "open a file")
+    with (
+        Service(scorers.bundle(tmp_path_factory, "sparse")) as service,
+        visit(chromium, service.rest, refused=True) as page,
+    ):
+        page.wait("document.querySelector('#card-part').checkVisibility()")
+        page.click("#tasks label:nth-of-type(3)")
+        compare(page, query, passages)
+        with Client(service.target) as client:
+            expected = client.compare(query, passages, evidence="terms", sort=True)
+        for head, passage in zip(texts(page, ".passage-head"), expected, strict=True):
+            assert f"score {passage.score:.3f}" in head
+        page.click("#numbers")
+        for at, passage in enumerate(expected, 1):
+            evidence, row = passage.evidence[0], f".passage:nth-child({at}) tbody tr:first-child"
+            assert evidence.terms is not None
+            numbers = evidence.weights[0], evidence.terms.query[0], evidence.terms.passage[0]
+            assert texts(page, f"{row} > *") == [
+                evidence.terms.pieces[0],
+                *(f"{number:.3f}" for number in numbers),
+            ]

@@ -26,7 +26,7 @@ from headlight.cli.shared_options import (
 )
 from headlight.client.sync_client import Client
 from headlight.comparison import EVIDENCE_METHODS, Comparison, EvidenceMethod, EvidenceSpec
-from headlight.spec import Priority
+from headlight.spec import Priority, ScoreOutput
 from headlight.web.comparison_page import comparison_page
 
 PASSAGES, BEST = 10, 3
@@ -108,7 +108,8 @@ def add_evidence(made: argparse.ArgumentParser) -> None:
             "late-interaction (default): what the query's tokens match; occlusion (default of a "
             "model that reranks): how far the score falls without a part, an encoding for each; "
             "attention: what the vector reads from, or the query's tokens of a pair, which is no "
-            "explanation. Several times for several, in json and --html"
+            "explanation; terms (default of a sparse encoder): what each shared term adds to the "
+            "score. Several times for several, in json and --html"
         ),
     )
     group.add_argument(
@@ -152,9 +153,9 @@ def run_compare(arguments: argparse.Namespace) -> None:
     named = named_methods(arguments)
     passages = passages_of(arguments)
     with connect(arguments) as client:
-        pairs = client.model().reranks
-        methods = methods_of(arguments, named, pairs=pairs)
-        comparison, passages = most_similar(client, arguments, methods, passages, pairs=pairs)
+        output = client.model().score_output
+        methods = methods_of(arguments, named, output)
+        comparison, passages = most_similar(client, arguments, methods, passages, output)
     contrast = contrast_of(comparison, arguments.contrast)
     texts = arguments.query, passages.texts, passages.places
     what = f"{count_text(len(passages.texts), 'passage')} beside a query"
@@ -189,13 +190,19 @@ def named_methods(arguments: argparse.Namespace) -> list[EvidenceMethod]:
 
 
 def methods_of(
-    arguments: argparse.Namespace, named: Sequence[EvidenceMethod], *, pairs: bool
+    arguments: argparse.Namespace, named: Sequence[EvidenceMethod], output: ScoreOutput
 ) -> list[EvidenceMethod]:
-    """Return the methods to request; a page always shows what the query's tokens match.
+    """Return the methods to request; a page always shows what the query's tokens or terms match.
 
-    Raises UsageError: the model cannot have them.
+    Args:
+        arguments: of the command.
+        named: the methods that it names.
+        output: the one that gives the model's score.
+
+    Raises:
+        UsageError: the model cannot have them.
     """
-    if pairs:
+    if output == "scores":
         if "late_interaction" in named:
             raise UsageError(
                 "--method late-interaction: this model reads the query and a passage together; "
@@ -205,9 +212,10 @@ def methods_of(
         return methods if arguments.contrast is None else [*dict.fromkeys([*methods, "occlusion"])]
     if arguments.contrast is not None:
         raise UsageError("--contrast: needs a model that reranks; this one compares vectors")
-    methods = [*named] or ["late_interaction"]
-    if is_paged(arguments) and "late_interaction" not in methods:
-        methods.append("late_interaction")
+    usual: EvidenceMethod = "terms" if output == "sparse" else "late_interaction"
+    methods = [*named] or [usual]
+    if is_paged(arguments) and usual not in methods:
+        methods.append(usual)
     return methods
 
 
@@ -257,8 +265,7 @@ def most_similar(
     arguments: argparse.Namespace,
     methods: Sequence[EvidenceMethod],
     passages: Passages,
-    *,
-    pairs: bool,
+    output: ScoreOutput,
 ) -> tuple[Comparison, Passages]:
     """Return the comparison with the passages to show, the most similar first."""
     evidence = [EvidenceSpec(method=method, unit=arguments.unit) for method in methods]
@@ -270,7 +277,11 @@ def most_similar(
         )
 
     return best_explained(
-        compare, passages, arguments.top, late_interaction=not pairs, evidence=evidence
+        compare,
+        passages,
+        arguments.top,
+        late_interaction=output in ("pooled", "multi_vector"),
+        evidence=evidence,
     )
 
 

@@ -16,6 +16,7 @@ from headlight.comparison import (
     Contrast,
     Evidence,
     EvidenceMethod,
+    MatchedTerms,
     PassageComparison,
     UnitWeights,
 )
@@ -24,12 +25,14 @@ from headlight.web.page import JOINERS
 
 INDENT, LEAST_CELLS = 3, 20
 QUERY_TITLE = "query: "
+MOST_TERMS = 10
 MOST_OTHERS = 6  # tokens of a pair that are of neither text; a chat template has a hundred
 BRIGHT = 4  # colours of `COLOURS` from this one on have black letters
 MEANINGS: dict[EvidenceMethod, str] = {
     "late_interaction": "late interaction: its part of max-sim",
     "occlusion": "occlusion: how far the score falls without it",
     "attention": "attention: what the vector reads from; attention is not an explanation",
+    "terms": "terms: a term's weight in the query times that in the passage; all sum to the score",
 }
 OF_PAIR = (
     "attention: what the query's tokens read from, of a decoder the passage's; "
@@ -110,6 +113,8 @@ def comparison_text(
         if evidence.query is not None:
             lines += marked(evidence.query, query, QUERY_TITLE)
         lines += marked(evidence, passages[passage.index])
+        if evidence.terms is not None:
+            lines += listed([terms_text(evidence.weights, evidence.terms)])
         if evidence.special is not None and passage.tokens is not None:
             lines += listed([others_text(evidence.special, passage.tokens)])
         blocks.append("\n".join(lines))
@@ -151,6 +156,18 @@ def others_text(special: UnitWeights, tokens: TokenList) -> str:
     return "other tokens: " + ", ".join(parts)
 
 
+def terms_text(products: Floats, terms: MatchedTerms) -> str:
+    """Return shared terms with the product of their weights, and the sum of the rest."""
+    rows = zip(terms.labels(), products, terms.query, terms.passage, strict=True)
+    parts = [
+        f"{plain(label)} {product:.3f} ({mine:.3f} × {its:.3f})"
+        for label, product, mine, its in itertools.islice(rows, MOST_TERMS)
+    ]
+    if (rest := len(products) - MOST_TERMS) > 0:
+        parts.append(f"{rest} more {products[MOST_TERMS:].sum():.3f}")
+    return f"terms: {', '.join(parts) or 'none is shared'}"
+
+
 def contrast_text(contrast: RankedContrast) -> str:
     """Return the scores of a contrast, and their difference."""
     return (
@@ -184,6 +201,10 @@ def legend(
 ) -> Iterator[str]:
     """Yield what the numbers and marks mean."""
     pairs = similarity == LOGIT
+    if method == "terms":
+        yield f"score: {similarity}"
+        yield f"weight by {MEANINGS[method]}"
+        return
     if pairs:
         yield "score: logit of the query and the passage, read as a pair"
     else:
@@ -349,11 +370,16 @@ def units_json(units: Evidence | UnitWeights, text: str, best: int) -> dict[str,
 def evidence_json(
     evidence: Evidence, tokens: TokenList | None, query: str, text: str, best: int
 ) -> dict[str, object]:
-    """Return the evidence of one method, and what the query's tokens matched."""
+    """Return the evidence of one method, and what the query's tokens or terms matched."""
     fields: dict[str, object] = {
         "method": evidence.method,
-        **units_json(evidence, text, best),
+        **(units_json(evidence, text, best) if evidence.terms is None else {}),
     }
+    if (terms := evidence.terms) is not None:
+        columns = map(numbers, (evidence.weights, terms.query, terms.passage))
+        rows = zip(terms.terms, terms.labels(), *columns, strict=True)
+        names = ("term", "piece", "weight", "query", "passage")
+        fields["terms"] = [dict(zip(names, row, strict=True)) for row in rows]
     if evidence.query is not None:
         fields["query"] = units_json(evidence.query, query, best)
     if evidence.special is not None and tokens is not None:

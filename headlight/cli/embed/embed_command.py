@@ -29,6 +29,7 @@ from headlight.cli.embed.embed_options import (
 from headlight.cli.embed.job_checkpoint import Rows
 from headlight.cli.embed.progress import Progress
 from headlight.cli.embed.span_lines import add_spans, embed_spans
+from headlight.cli.embed.sparse_lines import add_sparse, check_no_sparse, embed_sparse
 from headlight.cli.error_advice import reworded
 from headlight.cli.files import UsageError, say
 from headlight.cli.input_lines import InputLines, read_inputs
@@ -101,7 +102,9 @@ def add_embed(commands: Any) -> None:
         ),
     )
     add_reading(made, several=True)
-    add_spans(add_vectors(made))
+    vectors = add_vectors(made)
+    add_spans(vectors)
+    add_sparse(vectors)
     add_output(made, ("text", "json", "jsonl", "npz", "npy", "parquet")).add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
@@ -125,8 +128,13 @@ def add_embed(commands: Any) -> None:
 
 def run_embed(arguments: argparse.Namespace) -> int:
     """Run `headlight embed`. Return the exit code."""
+    if not arguments.sparse:
+        check_no_sparse(arguments)
     if is_table(arguments):
         return int(table_command("embed").embed_table(arguments, RETRY_SECONDS))
+    if arguments.sparse:
+        embed_sparse(arguments)
+        return 0
     if arguments.spans is not None:
         embed_spans(arguments)
         return 0

@@ -20,6 +20,7 @@ from headlight.cli.shared_options import (
     add_prompt,
     add_texts,
     command,
+    reading,
     seconds,
 )
 from headlight.cli.tables.loading import table_command
@@ -86,14 +87,7 @@ def run_classify(arguments: argparse.Namespace) -> int:
         return int(table_command("classify").classify_table(arguments, RETRY_SECONDS))
     texts = texts_of(arguments)
     with encoder_of(arguments, CALLS_AT_ONCE, READY_SECONDS) as encoder:
-        scores = encoder.classify(
-            texts,
-            prompt_name=arguments.prompt_name,
-            prompt=arguments.prompt,
-            truncate=arguments.truncate,
-            special_tokens=arguments.special_tokens,
-            priority=arguments.priority or (None if arguments.texts else "bulk"),
-        )
+        scores = encoder.classify(texts, **reading(arguments))
         ref = encoder.model().ref
     labels = [each[: arguments.top_n] for each in scores]
     write_result(

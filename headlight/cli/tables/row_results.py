@@ -1,9 +1,10 @@
-"""Columns that a job adds to a table: vectors, or scores with their labels."""
+"""Columns that a job adds to a table: vectors, terms, or scores with their labels."""
 
 from __future__ import annotations
 
 import abc
 import argparse
+import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -11,13 +12,15 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from headlight.bulk.table_columns import score_columns, vector_column
+from headlight.bulk.table_columns import score_columns, sparse_columns, vector_column
 from headlight.cli.embed.embed_options import check_kind, encoding, vector_settings
+from headlight.cli.embed.sparse_lines import check_sparse, sparse_options
 from headlight.cli.files import UsageError
+from headlight.cli.shared_options import reading
 from headlight.description import ModelDescription
-from headlight.interface.arguments import Input
+from headlight.interface.arguments import Input, Reading
 from headlight.interface.encoder import Encoder
-from headlight.results import Embeddings, ModelRef, Scores
+from headlight.results import Embeddings, ModelRef, Scores, SparseVector
 from headlight.spec import VECTOR_BITS
 
 
@@ -118,60 +121,96 @@ class Vectors(RowResults[Embeddings]):
         }
 
 
-class ScoredRows(NamedTuple):
-    """Scores of some rows."""
+class Counted(Made, Protocol):
+    """The result of one row, and its tokens."""
 
-    scores: list[Scores]
+    @property
+    def token_count(self) -> int:
+        """Tokens that were encoded."""
+
+    @property
+    def cut_tokens(self) -> int:
+        """Tokens that truncation cut off."""
+
+
+CountedT = TypeVar("CountedT", bound=Counted)
+
+
+class ResultRows(NamedTuple, Generic[CountedT]):
+    """Results of some rows, one for each."""
+
+    each: list[CountedT]
     model: ModelRef
 
 
-class Labels(RowResults[ScoredRows]):
-    """Scores of texts or pairs, and the likeliest label if the model has several."""
+class EachResult(RowResults[ResultRows[CountedT]]):
+    """Results of one kind that a method of an encoder returns in a list."""
 
-    noun = "score"
-    names = ("label", "score", "logit", "scores")
+    _encoder: Encoder
 
     def open(self, encoder: Encoder, model: ModelDescription) -> None:
-        self.model = model
-        if "scores" not in model.outputs:
-            gives = ", ".join(model.outputs)
-            raise UsageError(f"--model: {model.name} gives no scores; it gives {gives}")
-        if model.token_labels:
-            raise UsageError(f"--model: {model.name} has labels of each token, and none of a text")
-        self._encoder = encoder
+        self.model, self._encoder = model, encoder
+        self.check(model)
         if self._arguments.prompt or self._arguments.prompt_name:
-            self.encode([("a", "a") if self._arguments.pair_column else "a"])  # as of vectors
+            pair = getattr(self._arguments, "pair_column", None)
+            self.encode([("a", "a") if pair else "a"])  # as of vectors
 
-    def encode(self, some: Sequence[Input]) -> ScoredRows:
-        arguments = self._arguments
-        scores = self._encoder.scores(
-            some,
-            prompt_name=arguments.prompt_name,
-            prompt=arguments.prompt,
-            truncate=arguments.truncate,
-            special_tokens=arguments.special_tokens,
-            priority=arguments.priority,
-        )
-        return ScoredRows(scores, scores[0].model if scores else self.model.ref)
+    @abc.abstractmethod
+    def check(self, model: ModelDescription) -> None:
+        """Raise UsageError if the model gives no such results."""
 
-    def columns(self, blocks: Sequence[ScoredRows]) -> dict[str, pa.Array]:
-        scores = [one for each in blocks for one in each.scores]
-        counts = np.array([each.token_count for each in scores], np.int32)
+    @abc.abstractmethod
+    def results(self, some: Sequence[Input], options: Reading) -> list[CountedT]:
+        """Return the result of each text or pair."""
+
+    @abc.abstractmethod
+    def own_columns(self, results: Sequence[CountedT]) -> dict[str, pa.Array]:
+        """Return the columns of results, without those of their tokens."""
+
+    def encode(self, some: Sequence[Input]) -> ResultRows[CountedT]:
+        results = self.results(some, reading(self._arguments))
+        return ResultRows(results, results[0].model if results else self.model.ref)
+
+    def columns(self, blocks: Sequence[ResultRows[CountedT]]) -> dict[str, pa.Array]:
+        results = [one for block in blocks for one in block.each]
+        counts = np.array([each.token_count for each in results], np.int32)
         return {
-            **score_columns(scores, range(len(scores)), len(scores), self.model.labels),
+            **self.own_columns(results),
             "token_count": pa.array(counts),
-            "truncated": pa.array(np.array([each.cut_tokens > 0 for each in scores], bool)),
+            "truncated": pa.array(np.array([each.cut_tokens > 0 for each in results], bool)),
         }
 
     def settings(self) -> Mapping[str, object]:
         model = self.model
         return {
-            "--pair-column": self._arguments.pair_column,
             "model or precision": [model.name, model.bundle_sha256, model.precision],
             "--truncate": self._arguments.truncate,
             "--prompt": [self._arguments.prompt_name, self._arguments.prompt],
             "--special-tokens": self._arguments.special_tokens,
         }
+
+
+class Labels(EachResult[Scores]):
+    """Scores of texts or pairs, and the likeliest label if the model has several."""
+
+    noun = "score"
+    names = ("label", "score", "logit", "scores")
+
+    def check(self, model: ModelDescription) -> None:
+        if "scores" not in model.outputs:
+            gives = ", ".join(model.outputs)
+            raise UsageError(f"--model: {model.name} gives no scores; it gives {gives}")
+        if model.token_labels:
+            raise UsageError(f"--model: {model.name} has labels of each token, and none of a text")
+
+    def results(self, some: Sequence[Input], options: Reading) -> list[Scores]:
+        return self._encoder.scores(some, **options)
+
+    def own_columns(self, results: Sequence[Scores]) -> dict[str, pa.Array]:
+        return score_columns(results, range(len(results)), len(results), self.model.labels)
+
+    def settings(self) -> Mapping[str, object]:
+        return {"--pair-column": self._arguments.pair_column, **super().settings()}
 
     def facts(self) -> Mapping[str, str]:
         return {
@@ -179,6 +218,38 @@ class Labels(RowResults[ScoredRows]):
             "activation": self.model.activation,
             **prompt_facts(self._arguments),
         }
+
+
+class Terms(EachResult[SparseVector]):
+    """Sparse vectors."""
+
+    noun = "sparse vector"
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        super().__init__(arguments)
+        self._spec = sparse_options(arguments)
+        self.names = [*sparse_columns([], [], 0, pieces=self._spec.pieces)]
+
+    def check(self, model: ModelDescription) -> None:
+        check_sparse(self._arguments, model)
+
+    def results(self, some: Sequence[Input], options: Reading) -> list[SparseVector]:
+        return self._encoder.encode_sparse(some, **dataclasses.asdict(self._spec), **options)
+
+    def own_columns(self, results: Sequence[SparseVector]) -> dict[str, pa.Array]:
+        rows = len(results)
+        return sparse_columns(results, range(rows), rows, pieces=self._spec.pieces)
+
+    def settings(self) -> Mapping[str, object]:
+        return {
+            "--sparse": dataclasses.asdict(self._spec),
+            "--empty-texts": self._arguments.empty_texts,
+            "--role": self._arguments.role,
+            **super().settings(),
+        }
+
+    def facts(self) -> Mapping[str, str]:
+        return {"vocabulary": str(self.model.vocab_size), **prompt_facts(self._arguments)}
 
 
 def prompt_facts(arguments: argparse.Namespace) -> dict[str, str]:

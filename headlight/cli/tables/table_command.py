@@ -14,7 +14,7 @@ from headlight.cli.embed.progress import Progress
 from headlight.cli.files import PARTIAL, say
 from headlight.cli.output_files import count_text
 from headlight.cli.tables.part_folder import PartFolder
-from headlight.cli.tables.row_results import Labels, RowResults, Vectors, facts_of
+from headlight.cli.tables.row_results import Labels, RowResults, Terms, Vectors, facts_of
 from headlight.cli.tables.table_job import PartEncoder, TableJob
 from headlight.cli.tables.table_options import (
     check_apart,
@@ -32,7 +32,8 @@ from headlight.interface.encoder import Encoder
 
 def embed_table(arguments: argparse.Namespace, default_retry_seconds: float) -> int:
     """Run `headlight embed` on tables. Return the exit code."""
-    return run_table(arguments, Vectors(arguments), default_retry_seconds)
+    results: RowResults[Any] = Terms(arguments) if arguments.sparse else Vectors(arguments)
+    return run_table(arguments, results, default_retry_seconds)
 
 
 def classify_table(arguments: argparse.Namespace, default_retry_seconds: float) -> int:

@@ -23,15 +23,18 @@ from headlight.errors import InvalidInput, Reason, renamed
 from headlight.interface.arguments import Input, Reading
 from headlight.interface.comparison_arguments import PASSAGE, QUERY, checked_request
 from headlight.outputs.contract import require
+from headlight.outputs.sparse import USUAL
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
 from headlight.spec import NUMBER_BYTES
+from headlight.wire.answer_checks import PIECE_BYTES
 from headlight.wire.client_codec import set_common, to_input
 from headlight.wire.comparison.comparison_answer import ExpectedComparison
 from headlight.wire.comparison.comparison_codec import evidence_requests, matrix_request
 
 PASSAGE_BYTES = 96  # of a passage in an answer, at most, without its tokens
 EVIDENCE_BYTES, UNIT_BYTES, MATCH_BYTES = 64, 28, 9  # of one method, and of its units and matches
+TERM_BYTES = PIECE_BYTES + 17  # its number, its spelling, and three weights
 SPAN_BYTES = 16  # in a request
 
 
@@ -70,6 +73,11 @@ class Compared(ListWork[pb.CompareRequest]):
         queries = max(queries, model.query_tokens)
         evidence_bytes = (3 if pairs else 1) * EVIDENCE_BYTES + MATCH_BYTES * queries
         item_bytes = PASSAGE_BYTES + len(spec.evidence) * evidence_bytes
+        item_bytes += sum(
+            TERM_BYTES * min(each.top_k or USUAL, USUAL)
+            for each in spec.evidence
+            if each.method == "terms"
+        )
         token_bytes = self._token_bytes(spec, queries)
         inputs = [(query, each) for each in passages] if pairs else passages
         with renamed(PASSAGE):

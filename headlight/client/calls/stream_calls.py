@@ -87,7 +87,7 @@ class Streamed(ListWork[pb.EncodeRequest]):
             reading,
             self._max_bytes or sys.maxsize,
             size=lambda tokens: (
-                ITEM_BYTES + token_bytes * tokens + self._expected.data_bytes(tokens)
+                ITEM_BYTES + token_bytes * tokens + self._expected.most_bytes(tokens)
             ),
             # Attention and hidden states are large.
             alone=self._output.role == "attend",
@@ -204,9 +204,11 @@ class Streamed(ListWork[pb.EncodeRequest]):
         """Return the result of one input, by its index in the request."""
         name = self._output.name
         arrays = {tensor: answer.part(tensor, at) for tensor in answer.announced.layouts}
-        tokens = from_token_info(answer.response.items[at].tokens)
+        item = answer.response.items[at]
+        tokens = from_token_info(item.tokens)
         choice, place = self._expected.choices[name], answer.announced.places[name][at]
-        return self._output.result(choice, place, arrays, tokens, ref)
+        result = self._output.result(choice, place, arrays, tokens, ref)
+        return self._output.counted(result, item.original_token_count, item.token_count)
 
     def _refused(self, request_id: str, error: HeadlightError) -> None:
         if not isinstance(error, Overloaded) or error.retry_after_seconds is None:

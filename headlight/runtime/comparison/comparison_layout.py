@@ -15,6 +15,7 @@ from headlight.errors import InvalidInput, Reason
 from headlight.outputs.maps.resolved_spec import ATTENTION, is_one_token
 from headlight.outputs.maps.token_units import Places, Units, pooled_token
 from headlight.outputs.scores import ALL
+from headlight.outputs.sparse import SPARSE, USUAL
 from headlight.refusals import Path, path_of
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.comparison.evidence_units import (
@@ -30,10 +31,26 @@ from headlight.runtime.comparison.late_interaction import BLOCK
 from headlight.runtime.encode_items import EncodeItem
 from headlight.runtime.plans.plan import OccludedUnit
 from headlight.runtime.values import Ids, Tokenized
-from headlight.spec import NUMBER_BYTES, AttentionSpec, MultiVectorSpec, TokensSpec
+from headlight.spec import (
+    NUMBER_BYTES,
+    AttentionSpec,
+    MultiVectorSpec,
+    ScoreOutput,
+    SparseSpec,
+    TokensSpec,
+)
 
 FLOAT_BYTES = 4
-UNIT_ROWS, MANY_VECTORS = TokensSpec(normalize=True), MultiVectorSpec()
+NUMBERS_OF_TERM = 3  # its weight in the query and in the passage, and their product
+UNIT_ROWS, MANY_VECTORS, TERMS = TokensSpec(normalize=True), MultiVectorSpec(), SparseSpec()
+SCORED_BY: dict[ScoreOutput, Any] = {
+    "pooled": True,
+    "scores": ALL,
+    "sparse": TERMS,
+    "multi_vector": MANY_VECTORS,
+}
+# Evidence of models without a vector of a text.
+INSTEAD_OF_ATTENTION = {"sparse": "terms", "multi_vector": "late_interaction"}
 
 
 class PlannedUnits(NamedTuple):
@@ -91,6 +108,8 @@ class ComparisonLayout:
             that reranks LOGIT: it reads pairs, so the query is no input of its own. Of one with
             many vectors and no pooled one MAX_SIM.
         vectors: output with the vectors that late interaction compares.
+        by_terms: whether the score is the dot product of sparse vectors.
+        most_terms: of the evidence by terms of one passage.
     """
 
     spec: CompareSpec
@@ -99,6 +118,8 @@ class ComparisonLayout:
     occluded: tuple[OccludedUnit, ...] = ()
     measure: str = "cosine"
     vectors: str = "tokens"
+    by_terms: bool = False
+    most_terms: int = 0
 
     @property
     def of_pairs(self) -> bool:
@@ -129,6 +150,7 @@ class ComparisonLayout:
         """Bytes of scores, evidence and matrices."""
         numbers = len(self.passages) * (2 if self.spec.late_interaction else 1)
         for passage in self.passages:
+            numbers += NUMBERS_OF_TERM * self.most_terms
             for spec, units in zip(self.spec.evidence, passage.units, strict=True):
                 numbers += sum(count for count, _ in units.returned(spec))
                 if spec.method == "late_interaction" and len(passage.compared):
@@ -154,15 +176,19 @@ class ComparisonLayout:
         return [item.placed(tokens=own) for item, own in zip(items, rows, strict=True)]
 
 
+def term_evidence(spec: CompareSpec) -> EvidenceSpec | None:
+    """Return the requested evidence by terms; None: there is none."""
+    return next((each for each in spec.evidence if each.method == "terms"), None)
+
+
 def mean_row(length: int, tokens: Ids) -> Places:
     """Return the attention of some tokens, averaged over them, to each of `length` tokens."""
     return Places(length, queries=Units(tokens, np.zeros(1, np.int64)))
 
 
-def scores(output: str) -> dict[str, Any]:
+def scores(output: ScoreOutput) -> dict[str, Any]:
     """Return the request of the output that gives a score, as keywords of `Runtime.select`."""
-    choices = {"pooled": True, "scores": ALL, "multi_vector": MANY_VECTORS}
-    return {"pooled": False, output: choices[output]}
+    return {"pooled": False, output: SCORED_BY[output]}
 
 
 def comparison_outputs(spec: CompareSpec, model: ModelDescription) -> dict[str, Any]:
@@ -172,14 +198,15 @@ def comparison_outputs(spec: CompareSpec, model: ModelDescription) -> dict[str, 
         InvalidInput: the model has no vector of a text, and evidence is its attention.
     """
     attention = next((each for each in spec.evidence if each.method == "attention"), None)
-    pairs = model.reranks
-    if attention is not None and model.score_output == "multi_vector":
+    pairs, without = model.reranks, INSTEAD_OF_ATTENTION.get(model.score_output)
+    if attention is not None and without is not None:
         field = "evidence", spec.evidence.index(attention), "method"
-        raise InvalidInput(field, Reason.NO_POOLED_ATTENTION)
+        raise InvalidInput(field, Reason.NO_POOLED_ATTENTION, method=without)
     vectors = {"multi_vector": MANY_VECTORS} if model.multi_vector_dim else {"tokens": UNIT_ROWS}
     return {
         **scores(model.score_output),
         **(vectors if spec.token_vectors else {}),
+        **({} if term_evidence(spec) is None else {"sparse": TERMS}),
         "attention": None
         if attention is None
         else AttentionSpec(
@@ -191,12 +218,15 @@ def comparison_outputs(spec: CompareSpec, model: ModelDescription) -> dict[str, 
 
 
 def evidence_names(spec: CompareSpec) -> dict[Path, Path]:
-    """Return the names of requested attention, as parts of the evidence that asks for it."""
+    """Return the names of requested outputs, as parts of the evidence that asks for them."""
     methods = [each.method for each in spec.evidence]
+    names: dict[Path, Path] = {}
+    if "terms" in methods:
+        names[path_of(SPARSE)] = ("evidence", methods.index("terms"), "method")
     if "attention" not in methods:
-        return {}
+        return names
     own, attention = ("evidence", methods.index("attention")), path_of(ATTENTION)
-    return {
+    return names | {
         (*attention, "layers"): (*own, "layers"),
         (*attention, "heads"): (*own, "heads"),
         attention: (*own, "method"),
@@ -223,13 +253,14 @@ def layout_of(
         InvalidInput: a passage cannot have the units. Names the field.
     """
     pairs = [value for value in values if isinstance(value, tuple) and isinstance(value[0], str)]
-    measure = LOGIT if pairs else manifest.similarity or "cosine"
+    by_terms = manifest.task == "sparse"
+    measure = LOGIT if pairs else "dot" if by_terms else manifest.similarity or "cosine"
     many = manifest.architecture.multi_vector_dim > 0
     if many and "pooled" not in manifest.outputs:
         measure = MAX_SIM
     if not spec.details:
         passages = (PlannedPassage(NO_TOKENS),) * (len(inputs) - (0 if pairs else 1))
-        return ComparisonLayout(spec, NO_TOKENS, passages, measure=measure)
+        return ComparisonLayout(spec, NO_TOKENS, passages, measure=measure, by_terms=by_terms)
     if pairs:
         passages, occluded = _pairs(spec, manifest, inputs, pairs)
         return ComparisonLayout(spec, NO_TOKENS, passages, occluded, measure)
@@ -240,6 +271,9 @@ def layout_of(
         matched = matched_tokens(tokenized) if many else compared
         made = dict[tuple[object, ...], EvidenceUnits]()  # methods often have the same units
         for at, each in enumerate(spec.evidence):
+            if each.method == "terms":
+                found.append(PlannedUnits(EvidenceUnits(NO_TOKENS, NO_TOKENS)))
+                continue
             hides = each.method == "occlusion"
             tokens = compared
             if hides and measure != MAX_SIM:
@@ -255,8 +289,18 @@ def layout_of(
                 hidden += _occluded_units(place, made[key], tokenized)
         planned.append(PlannedPassage(matched, tuple(found), len(tokenized.ids)))
     query = matched_tokens(inputs[0]) if many else compared_tokens(inputs[0])
-    vectors = "multi_vector" if many else "tokens"
-    return ComparisonLayout(spec, query, tuple(planned), tuple(hidden), measure, vectors)
+    terms = term_evidence(spec)
+    most = 0 if terms is None else min(terms.top_k or USUAL, manifest.architecture.vocab_size)
+    return ComparisonLayout(
+        spec,
+        query,
+        tuple(planned),
+        tuple(hidden),
+        measure,
+        "multi_vector" if many else "tokens",
+        by_terms,
+        min(most, USUAL),
+    )
 
 
 def matched_tokens(tokenized: Tokenized) -> Ids:

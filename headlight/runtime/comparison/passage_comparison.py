@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headlight.comparison import MAX_SIM, CompareSpec, Evidence, PassageComparison, UnitWeights
+from headlight.comparison import (
+    MAX_SIM,
+    CompareSpec,
+    Evidence,
+    MatchedTerms,
+    PassageComparison,
+    UnitWeights,
+)
 from headlight.interface.similarity import similarity
 from headlight.outputs.vector_forms import halve
 from headlight.results import TokenList
@@ -22,8 +29,10 @@ from headlight.runtime.comparison.late_interaction import (
     token_cosines,
     token_parts,
 )
+from headlight.runtime.comparison.term_matches import TermMatches, term_matches
 from headlight.runtime.encode_items import ItemResult
 from headlight.runtime.plans.plan import pooled_rows
+from headlight.runtime.spelling import Spelling
 from headlight.runtime.values import Array, Floats, Ids
 from headlight.spec import Span
 
@@ -48,11 +57,13 @@ class EvidenceNumbers(UnitNumbers):
     Attributes:
         matched: of late interaction: the tokens that the query's tokens matched.
         query, special: of a pair; see `PlannedUnits`.
+        terms: of evidence by terms: the shared ones.
     """
 
     matched: Matches | None = None
     query: UnitNumbers | None = None
     special: UnitNumbers | None = None
+    terms: TermMatches | None = None
 
     @property
     def sides(self) -> list[UnitNumbers]:
@@ -81,7 +92,7 @@ class ComparisonNumbers:
 
     def __init__(self, plan: ComparisonLayout) -> None:
         self._plan = plan
-        self._query: Floats
+        self._query: ItemResult
         self._passages: list[PassageNumbers]
         self._hidden_scores = list[float]()  # of the occluded units
 
@@ -90,8 +101,7 @@ class ComparisonNumbers:
         query, *passages = results
         if self._plan.of_pairs:
             passages = list(results)
-        else:
-            self._query = query["multi_vector" if self._plan.measure == MAX_SIM else "pooled"]
+        self._query = query
         self._passages = [
             self._numbers(place, score, query, passage)
             for place, (score, passage) in enumerate(
@@ -108,7 +118,7 @@ class ComparisonNumbers:
         spec, at = self._plan.spec, 0
         for passage in self._passages:
             for wanted, found in zip(spec.evidence, passage.evidence, strict=True):
-                for side in found.sides:
+                for side in found.sides if found.terms is None else ():
                     if wanted.method == "occlusion":
                         hidden = self._hidden_scores[at : at + len(side.units)]
                         side.weights = np.float32(passage.score) - np.array(hidden, np.float32)
@@ -123,10 +133,13 @@ class ComparisonNumbers:
         if self._plan.of_pairs:
             logits: list[float] = np.stack([each["scores"] for each in results])[:, 0].tolist()
             return logits
+        if self._plan.by_terms:
+            return [term_matches(self._query, each).score for each in results]
         if self._plan.measure == MAX_SIM:
-            return [max_sim(self._query, each["multi_vector"]) for each in results]
-        vectors = pooled_rows(results)
-        similarities: list[float] = similarity(self._plan.measure, self._query, vectors)[0].tolist()
+            vectors = self._query["multi_vector"]
+            return [max_sim(vectors, each["multi_vector"]) for each in results]
+        query, rows = self._query["pooled"], pooled_rows(results)
+        similarities: list[float] = similarity(self._plan.measure, query, rows)[0].tolist()
         return similarities
 
     def _numbers(
@@ -148,7 +161,10 @@ class ComparisonNumbers:
             numbers.matrix = halve(cosines) if spec.matrix == "float16" else cosines
         for wanted, units in zip(spec.evidence, planned.units, strict=True):
             found = _unweighted(units)
-            if wanted.method == "late_interaction" and matched is not None:
+            if wanted.method == "terms":
+                found.terms = term_matches(query, passage).largest(wanted.top_k)
+                found.weights = found.terms.products
+            elif wanted.method == "late_interaction" and matched is not None:
                 found.matched = Matches(planned.compared[matched.rows], matched.cosines)
                 parts = token_parts(matched, len(planned.compared))
                 if self._plan.measure != MAX_SIM:
@@ -175,7 +191,10 @@ def _unweighted(units: PlannedUnits) -> EvidenceNumbers:
 
 
 def passage_result(
-    spec: CompareSpec, numbers: PassageNumbers, tokens: TokenList | None
+    spec: CompareSpec,
+    numbers: PassageNumbers,
+    tokens: TokenList | None,
+    spelling: Spelling | None,
 ) -> PassageComparison:
     """Return the comparison with one passage as plain values."""
     evidence = []
@@ -191,6 +210,7 @@ def passage_result(
                 None if matched is None else matched.cosines,
                 None if found.query is None else unit_weights(found.query),
                 None if found.special is None else unit_weights(found.special),
+                None if found.terms is None else matched_terms(found.terms, spelling),
             )
         )
     return PassageComparison(
@@ -202,6 +222,12 @@ def passage_result(
         tuple(numbers.compared.tolist()) if spec.token_vectors else (),
         numbers.matrix,
     )
+
+
+def matched_terms(found: TermMatches, spelling: Spelling | None) -> MatchedTerms:
+    """Return shared terms as plain values."""
+    pieces = () if spelling is None else spelling.pieces(found.terms)
+    return MatchedTerms(tuple(found.terms.tolist()), pieces, found.query, found.passage)
 
 
 def unit_weights(numbers: UnitNumbers) -> UnitWeights:

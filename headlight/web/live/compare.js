@@ -6,9 +6,13 @@ const held = { asked: null };
 /** Returns whether the model gives one score of a pair, and so has no vectors of a query. */
 const reranks = () => card.description.info.labels?.length === 1 && !card.description.info.token_labels;
 
+/** Returns whether the model is compared by its sparse vectors. */
+const sparse = () => card.description.info.task === "sparse";
+
 /** Returns the methods to ask for; attention is evidence only of a service that has it. */
 function compareMethods(occlusion) {
   const { outputs = [] } = card.description.info;
+  if (sparse()) return ["TERMS", ...(occlusion ? ["OCCLUSION"] : [])];
   const first = reranks() ? ["OCCLUSION"] : ["LATE_INTERACTION", ...(occlusion ? ["OCCLUSION"] : [])];
   return [...first, ...(outputs.includes("attention") ? ["ATTENTION"] : [])];
 }
@@ -19,7 +23,7 @@ function compareRequest({ query, passages, unit, occlusion, longer }) {
     passages: passages.map((text) => ({ text })),
     ...longer,
     sort: true,
-    ...(reranks() ? {} : { late_interaction: {} }),
+    ...(reranks() || sparse() ? {} : { late_interaction: {} }),
     evidence: compareMethods(occlusion).map((method) => ({ method: `EVIDENCE_METHOD_${method}`, unit })),
   };
 }
@@ -45,6 +49,12 @@ async function showCompared(asked) {
 
 const offsetsOf = (tokens) => tokens.starts.map((start, at) => [start, tokens.ends[at]]);
 
+/** Returns shared terms, [spelling or number, product, weight in the query, weight in the passage]. */
+function termsOf({ weights, terms: { terms, pieces, query, passage } }) {
+  const [products, mine, its] = [weights, query, passage].map(numbersOf);
+  return terms.map((term, at) => [pieces[at] ?? `#${term}`, products[at], mine[at], its[at]]);
+}
+
 function comparisonOf(answer, { query, passages }) {
   const tokens = answer.query ? offsetsOf(answer.query.tokens) : []; // a pair has those of its query
   const unitsOf = ({ characters, weights }) => ({ units: characters.map(({ start, end }) => [start, end]), weights: numbersOf(weights) });
@@ -60,7 +70,8 @@ function comparisonOf(answer, { query, passages }) {
       tokens: offsetsOf(item.tokens),
       evidence: evidence.map((each) => ({
         method: each.method.replace("EVIDENCE_METHOD_", "").toLowerCase(),
-        ...unitsOf(each),
+        ...(each.terms ? { units: [], weights: [] } : unitsOf(each)),
+        terms: each.terms ? termsOf(each) : null,
         matched: each.matched_tokens,
         cosines: each.matched_cosines ? numbersOf(each.matched_cosines) : [],
         query: each.query ? unitsOf(each.query) : null,

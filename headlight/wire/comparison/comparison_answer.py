@@ -14,6 +14,7 @@ from headlight.comparison import (
     CompareSpec,
     Evidence,
     EvidenceSpec,
+    MatchedTerms,
     PassageComparison,
     UnitWeights,
 )
@@ -21,12 +22,13 @@ from headlight.description import ModelDescription
 from headlight.interface.arguments import Input
 from headlight.outputs.contract import malformed, numbers_of, require
 from headlight.pb import headlight_pb2 as pb
-from headlight.results import TokenList
+from headlight.results import Floats, TokenList
 from headlight.spec import Span
 from headlight.wire.answer_checks import check_model, check_token_list, finite_numbers, texts_of
 from headlight.wire.client_codec import from_token_info
 
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+MEASURES = {"scores": (LOGIT,), "multi_vector": (MAX_SIM,), "sparse": ("dot",)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,8 +91,8 @@ class ExpectedComparison:
             BadAnswer: the answer does not fit the request.
         """
         check_model(response.model, self.model, self.name)
-        measures = {"scores": (LOGIT,), "multi_vector": (MAX_SIM,), "pooled": SIMILARITIES}
-        if response.similarity not in measures[self.model.score_output]:
+        measures = MEASURES.get(self.model.score_output, SIMILARITIES)
+        if response.similarity not in measures:
             raise malformed(f"similarity is {response.similarity[:40]!r}")
         compared = list(response.passages)
         if [each.index for each in compared] != list(range(len(passages))):
@@ -154,6 +156,10 @@ class ExpectedComparison:
         count: int,
         queries: int,
     ) -> Evidence:
+        require(message.HasField("terms") == (requested.method == "terms"), f"{field} has terms")
+        if requested.method == "terms":
+            terms, weights = self._terms(field, requested.top_k, message)
+            return Evidence("terms", (), (), weights, terms=terms)
         weighted = self._weighted(field, requested.top_k, message, count, texts_of(given)[-1:])
         query = special = None
         if self.model.reranks:
@@ -178,6 +184,26 @@ class ExpectedComparison:
         return Evidence(
             requested.method, units, characters, weights, matched, cosines, query, special
         )
+
+    def _terms(
+        self, field: str, top_k: int | None, message: pb.Evidence
+    ) -> tuple[MatchedTerms, Floats]:
+        """Return shared terms, and the products of their weights."""
+        found = message.terms
+        terms, pieces = tuple(found.terms), tuple(found.pieces)
+        count, most = len(terms), self.model.vocab_size
+        query, passage, weights = (
+            finite_numbers(f"{field}.{name}", tensor, (count,))
+            for name, tensor in (
+                ("terms.query", found.query),
+                ("terms.passage", found.passage),
+                ("weights", message.weights),
+            )
+        )
+        fits = count == len(set(terms)) <= (top_k or count) and max(terms, default=-1) < most
+        require(fits and len(pieces) in (0, count), f"{field}.terms are not those of a vocabulary")
+        require((weights == query * passage).all(), f"{field}.weights are not products")
+        return MatchedTerms(terms, pieces, query, passage), weights
 
     def _weighted(
         self,

@@ -14,7 +14,7 @@ from headlight.interface.encoder import Encoder
 from headlight.ray import Embedder
 from headlight.runtime import Runtime
 from headlight.span_vectors import SpansSpec
-from headlight.spec import TokensSpec
+from headlight.spec import SparseSpec, TokensSpec
 from tests import scorers
 from tests.factory import with_options
 from tests.headlight.ray.tables import TEXTS, Options, array, table
@@ -177,3 +177,21 @@ def test_pairs_have_scores(tmp_path_factory: pytest.TempPathFactory) -> None:
         "text: is empty",
         "query: is null",
     ]
+
+
+def test_sparse_vectors_are_lists_of_terms_and_weights(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    bundle = scorers.bundle(tmp_path_factory, "sparse")
+    embedder = Embedder(bundle, pooled=False, sparse=SparseSpec(top_k=4, pieces=True))
+    found = embedder(table([*TEXTS[:3], None]))
+    assert found.schema == embedder(table([])).schema
+    assert found["sparse_indices"].type == pa.list_(pa.uint32())
+    assert found["sparse_values"].type == pa.list_(pa.float32())
+    with Runtime(bundle, threads=1) as runtime:
+        expected = runtime.encode_sparse(TEXTS[:3], top_k=4, pieces=True)
+    for row, each in zip(found.to_pylist()[:3], expected, strict=True):
+        assert row["sparse_indices"] == each.indices.tolist()
+        assert row["sparse_pieces"] == list(each.pieces)
+        np.testing.assert_allclose(row["sparse_values"], each.values, atol=1e-6)
+    assert found["sparse_values"][3].as_py() is None

@@ -12,7 +12,7 @@ import re
 
 import pytest
 
-from headlight.comparison import EVIDENCE_METHODS
+from headlight.comparison import UNIT_METHODS
 from headlight.runtime import Runtime
 from headlight.web.comparison_page import comparison_page
 
@@ -26,7 +26,7 @@ def data_of(page: str) -> dict[str, object]:
 
 def test_the_page_holds_texts_offsets_and_weights(runtime: Runtime) -> None:
     texts = ["open a file", "read it"]
-    found = runtime.compare("read", texts, late_interaction=True, evidence=EVIDENCE_METHODS)
+    found = runtime.compare("read", texts, late_interaction=True, evidence=UNIT_METHODS)
     data = data_of(comparison_page(found, "read", texts, ["first", "second"], best=2))
     assert (data["best"], data["similarity"]) == (2, found.similarity)
     assert data["query"] == {"text": "read", "tokens": [[0, 1], [1, 2], [2, 3], [3, 4]]}

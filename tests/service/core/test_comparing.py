@@ -219,9 +219,9 @@ REFUSED: dict[str, tuple[pb.CompareRequest, str, str]] = {
     ),
     "many tokens": (of(*[1900] * 100), "passages", "have more than 131072 tokens together"),
     "four methods": (
-        of(1, evidence=[LATE, HIDE, ATTEND, LATE]),
+        of(1, evidence=[LATE, HIDE, ATTEND, LATE, LATE]),
         "evidence",
-        "has 4 entries; give at most 3",
+        "has 5 entries; give at most 4",
     ),
     "twice": (of(1, evidence=[HIDE, HIDE]), "evidence[1].method", "occlusion is requested twice"),
     "method": (of(1, evidence=[pb.EvidenceRequest(method=9)]), "evidence[0].method", "9 is not"),  # type: ignore[arg-type]

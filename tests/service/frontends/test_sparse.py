@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 
+import grpc
 import numpy as np
 import pytest
 
 from headlight import AsyncClient, InvalidInput, SparseVector
+from headlight.comparison import EvidenceSpec
+from headlight.outputs.registry import OUTPUTS
+from headlight.pb import headlight_pb2 as contract
 from headlight.runtime import Runtime
+from headlight.spec import SparseSpec
 from headlight_service.frontends.grpc.tei import tei_messages as pb
 from tests import scorers
 from tests.service.conftest import Serve
@@ -24,6 +31,15 @@ def weighting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
         yield runtime
 
 
+def vocabulary(runtime: Runtime, vector: SparseVector) -> tuple[str, ...]:
+    assert runtime.tokenizer is not None
+    return runtime.tokenizer.pieces(vector.indices.tolist())
+
+
+def weights(vector: SparseVector) -> dict[int, float]:
+    return dict(zip(vector.indices.tolist(), vector.values.tolist(), strict=True))
+
+
 def same(terms: dict[int, float], expected: SparseVector) -> None:
     assert [*terms] == expected.indices.tolist()
     np.testing.assert_allclose([*terms.values()], expected.values, rtol=1e-5)
@@ -34,10 +50,12 @@ async def test_the_contract_and_tei_over_grpc(serve: Serve, weighting: Runtime) 
     assert len({len(each.indices) for each in expected}) > 1
     async with serve(weighting) as service, AsyncClient(service.target) as client:
         for ours, each in zip(await client.encode_sparse(TEXTS), expected, strict=True):
-            same(dict(zip(ours.indices.tolist(), ours.values.tolist(), strict=True)), each)
+            same(weights(ours), each)
         short = (await client.encode_sparse(TEXTS, top_k=3, min_weight=0.01))[1]
         assert set(short.indices) <= set(expected[1].indices)
         assert len(short.indices) == 3
+        [spelled] = await client.encode_sparse(TEXTS[1], pieces=True)
+        assert spelled.pieces == vocabulary(weighting, spelled) != ()
         with pytest.raises(InvalidInput, match=r"outputs\.sparse\.top_k: is 9999; this model"):
             await client.encode_sparse(TEXTS, top_k=9999)
         requests = [pb.EmbedSparseRequest(inputs=text) for text in TEXTS]
@@ -56,10 +74,13 @@ def test_json_and_tei_over_http(weighting: Runtime) -> None:
             assert reply.status == 200, reply.body
             for row, each in zip(reply.json, expected, strict=True):
                 same({one["index"]: one["value"] for one in row}, each)
-        body = {"inputs": [{"text": TEXTS[0]}], "outputs": {"sparse": {"top_k": 2}}}
+        sparse = {"top_k": 2, "pieces": True}
+        body = {"inputs": [{"text": TEXTS[0]}], "outputs": {"sparse": sparse}}
         answer = service.ask("/v1/encode", body).json
         [best] = weighting.encode_sparse(TEXTS[0], top_k=2)
         assert answer["sparse_indices"]["data"] == [best.indices.tolist()]
+        [item] = answer["items"]
+        assert item["terms"] == {"pieces": [*vocabulary(weighting, best)]}
         np.testing.assert_allclose(answer["sparse"]["data"][0], best.values, rtol=1e-5)
         info = service.ask("/info", method="GET").json
         assert info["model_type"] == {"embedding": {"pooling": "splade"}}
@@ -83,3 +104,118 @@ def test_one_request_has_dense_sparse_and_multi_vectors(
         same({term: weight for term, weight in row if weight}, each)
         rows = answer["multi_vector"]["data"][at]
         np.testing.assert_allclose(rows, multi[at], rtol=1e-5, atol=1e-6)
+
+
+async def test_a_stream_spells_the_terms_of_many_texts(serve: Serve, weighting: Runtime) -> None:
+    texts = TEXTS * 300
+    async with serve(weighting) as service, AsyncClient(service.target) as client:
+        streamed = await client.encode_sparse(texts, pieces=True)
+        expected = weighting.encode_sparse(TEXTS, pieces=True)
+        for ours, each in zip(streamed, expected * 300, strict=True):
+            assert ours.pieces == each.pieces == vocabulary(weighting, each)
+
+
+async def test_a_spelling_that_may_be_too_large_is_refused_before_it_is_computed(
+    serve: Serve, weighting: Runtime
+) -> None:
+    async with serve(weighting, max_unary_response_bytes=3000) as service:
+        inputs = [contract.Input(text="red")] * 4
+        requests = [
+            contract.EncodeRequest(
+                inputs=inputs,
+                outputs=contract.Outputs(sparse=contract.SparseOutput(top_k=60, pieces=pieces)),
+            )
+            for pieces in (False, True)
+        ]
+        assert (await service.stub.Encode(requests[0])).data_bytes == 4 * 60 * 8
+        with pytest.raises(grpc.aio.AioRpcError, match=r"outputs\.sparse.* over 3000"):
+            await service.stub.Encode(requests[1])
+
+
+def test_terms_have_no_spelling_without_a_tokenizer(weighting: Runtime) -> None:
+    model = dataclasses.replace(weighting.model(), accepts=("ids",))
+    with pytest.raises(InvalidInput, match=r"outputs\.sparse\.pieces: this model has no tokenizer"):
+        OUTPUTS["sparse"].choose(SparseSpec(pieces=True), model, weighting.forms)
+
+
+QUERY = "red planet"
+EVIDENCE = [EvidenceSpec(method="terms"), EvidenceSpec(method="occlusion", unit="token")]
+
+
+def test_shared_terms_sum_to_the_score_of_a_comparison(weighting: Runtime) -> None:
+    comparison = weighting.compare(QUERY, TEXTS, evidence=EVIDENCE)
+    query, *passages = (weights(each) for each in weighting.encode_sparse([QUERY, *TEXTS]))
+    assert comparison.similarity == "dot"
+    for each, passage in zip(comparison, passages, strict=True):
+        products = {term: weight * passage.get(term, 0.0) for term, weight in query.items()}
+        assert each.score == pytest.approx(sum(products.values()), rel=1e-5)
+        terms, occlusion = each.evidence
+        assert terms.weights.sum() == pytest.approx(each.score, rel=1e-5)
+        assert (np.diff(terms.weights) <= 0).all()
+        assert terms.terms is not None
+        assert {*terms.terms.terms} == {term for term, product in products.items() if product}
+        for term, product in zip(terms.terms.terms, terms.weights, strict=True):
+            assert product == pytest.approx(products[term], rel=1e-5)
+        assert weighting.tokenizer is not None
+        assert terms.terms.pieces == weighting.tokenizer.pieces(terms.terms.terms)
+        assert len(occlusion.weights) == len(occlusion.units) > 0
+    assert comparison.passages[1].evidence[1].weights.any()
+
+
+LARGEST = [EvidenceSpec(method="terms", top_k=3)]
+
+
+async def test_shared_terms_over_grpc(serve: Serve, weighting: Runtime) -> None:
+    expected = weighting.compare(QUERY, TEXTS, evidence=LARGEST, sort=True)
+    async with serve(weighting) as service, AsyncClient(service.target) as client:
+        comparison = await client.compare(QUERY, TEXTS, evidence=LARGEST, sort=True)
+        assert len(await client.compare(QUERY, TEXTS)) == len(TEXTS)
+        with pytest.raises(InvalidInput, match=r"evidence\[0\]\.method: .* use terms or occlusion"):
+            await client.compare(QUERY, TEXTS, evidence="attention")
+    assert comparison.similarity == "dot"
+    for ours, each in zip(comparison, expected, strict=True):
+        assert ours.index == each.index
+        assert ours.score == pytest.approx(each.score, rel=1e-5)
+        [mine], [its] = ours.evidence, each.evidence
+        assert mine.terms is not None
+        assert its.terms is not None
+        assert len(its.terms.terms) == 3
+        assert (mine.terms.terms, mine.terms.pieces) == (its.terms.terms, its.terms.pieces)
+        np.testing.assert_allclose(mine.weights, its.weights, rtol=1e-4)
+
+
+def test_shared_terms_as_json(weighting: Runtime) -> None:
+    expected = weighting.compare(QUERY, TEXTS, evidence=LARGEST)
+    body = {
+        "query": {"text": QUERY},
+        "passages": [{"text": text} for text in TEXTS],
+        "evidence": [{"method": "EVIDENCE_METHOD_TERMS", "top_k": 3}],
+    }
+    with http_service(weighting) as service:
+        reply = service.ask("/v1/compare", body)
+    assert reply.status == 200, reply.body
+    for row, each in zip(reply.json["passages"], expected, strict=True):
+        [listed], [its] = row["evidence"], each.evidence
+        assert its.terms is not None
+        assert listed["terms"]["terms"] == list(its.terms.terms)
+        assert listed["terms"]["pieces"] == list(its.terms.pieces)
+        np.testing.assert_allclose(listed["weights"]["data"], its.weights, rtol=1e-4)
+        for side in ("query", "passage"):
+            values = listed["terms"][side]["data"]
+            np.testing.assert_allclose(values, getattr(its.terms, side), rtol=1e-4)
+
+
+def test_other_models_have_no_shared_terms(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with (
+        Runtime(scorers.bundle(tmp_path_factory, "reranker"), threads=1) as runtime,
+        pytest.raises(InvalidInput, match=r"evidence\[0\]\.method: needs vectors of the query"),
+    ):
+        runtime.compare("a", ["b"], evidence="terms")
+
+
+def test_a_dense_model_has_no_shared_terms(bundle_path: Path) -> None:
+    with (
+        Runtime(bundle_path, threads=1) as runtime,
+        pytest.raises(InvalidInput, match=r"evidence\[0\]\.method: this model gives no sparse"),
+    ):
+        runtime.compare("a", ["b"], evidence="terms")

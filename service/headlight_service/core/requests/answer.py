@@ -17,6 +17,7 @@ from headlight.outputs.registry import OUTPUTS
 from headlight.refusals import Argument
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.spans.span_items import SpanItems
+from headlight.runtime.spelling import Spelling
 from headlight.runtime.values import Architecture, Tokenized
 from headlight.spec import Priority
 
@@ -39,6 +40,7 @@ class Prepared:
         held_bytes: bytes to hold while it is computed: sums of spans may be larger than vectors.
         spans: the spans of each input, whose items follow one another; None: none are requested,
             and each input has one item.
+        spelling: that of terms; None: the model has no terms, or no tokenizer.
     """
 
     inputs: list[Tokenized]
@@ -53,12 +55,26 @@ class Prepared:
     queued_tokens: int
     held_bytes: int
     spans: list[SpanItems] | None = None
+    spelling: Spelling | None = None
+
+    @property
+    def spelled_bytes(self) -> int:
+        """The most bytes of the spelling of all terms."""
+        if self.spelling is None:
+            return 0
+        terms = sum([output.most_spelled(choice) for output, choice in self.selection.outputs()])
+        return len(self.inputs) * self.spelling.most_bytes(terms)
 
     @property
     def largest(self) -> str:
         """The field that asks for most of the data."""
         sizes = self.output_bytes
         return "outputs." + max(sizes, key=sizes.__getitem__, default="token_info")
+
+    @property
+    def largest_details(self) -> str:
+        """The field that asks for most of the answer besides its data."""
+        return "outputs.sparse.pieces" if self.spelled_bytes else "outputs.token_info"
 
     @property
     def firsts(self) -> Sequence[EncodeItem]:
@@ -157,6 +173,13 @@ class Answer:
         if choice is None or not self.results:
             return {}
         return OUTPUTS[name].arrays(choice, self.results)
+
+    def pieces(self) -> Iterator[tuple[str, ...]]:
+        """Yield the spelling of each input's terms; nothing if it is not requested."""
+        for output, choice in self.prepared.selection.outputs():
+            if self.prepared.spelling is not None and output.most_spelled(choice):
+                for result in self.results:
+                    yield self.prepared.spelling.pieces(output.spelled(result))
 
     def pooled(self) -> list[NDArray[Any]]:
         """Return the pooled vectors [N, ...] in each requested type."""

@@ -17,7 +17,12 @@ from headlight.interface.comparison_arguments import (
 )
 from headlight.interface.scoring import pair_names
 from headlight.refusals import Path
-from headlight.runtime.comparison.comparison_layout import evidence_names, layout_of, scores
+from headlight.runtime.comparison.comparison_layout import (
+    SCORED_BY,
+    evidence_names,
+    layout_of,
+    scores,
+)
 from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight.runtime.plans.compare import compare
 from headlight_service.core.admission.admission_control import largest_output
@@ -27,7 +32,7 @@ from headlight_service.core.slices import Slices
 from headlight_service.core.tasks.task import WAVES, Work, numbers_answer, prepare
 from headlight_service.core.tokenization import TokenizationJob, encoding_job, sided_job
 
-SCORES = {name: OutputSpec(**scores(name)) for name in ("pooled", "scores", "multi_vector")}
+SCORES = {name: OutputSpec(**scores(name)) for name in SCORED_BY}
 
 
 class Compare:

@@ -161,6 +161,7 @@ def prepare(
         queued_tokens=max(tokens, least_queued),
         held_bytes=max(data_bytes, least_held),
         spans=spans,
+        spelling=model.runtime.spelling,
     )
 
 

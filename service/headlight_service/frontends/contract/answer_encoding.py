@@ -74,13 +74,20 @@ def header(ref: ModelRef, prepared: Prepared) -> pb.EncodeResponse:
 
 def fill(response: pb.EncodeResponse, answer: Answer) -> pb.EncodeResponse:
     """Put timings and data into a header, which completes the answer. A dry run has no data."""
-    set_timings(response, answer.timings)
+    set_details(response, answer)
     for output, _ in answer.prepared.selection.outputs():
         for place, (name, arrays) in enumerate(answer.arrays(output.name).items()):
             slot = getattr(response, output.name if output.stacked else name)
             tensor = slot[place] if output.stacked else slot
             tensor.data = b"".join([raw(array).data for array in arrays])
     return response
+
+
+def set_details(response: pb.EncodeResponse, answer: Answer) -> None:
+    """Put what is known after the run into a header: the timings, and the spelling of terms."""
+    set_timings(response, answer.timings)
+    for item, pieces in zip(response.items, answer.pieces(), strict=False):
+        item.terms.pieces.extend(pieces)
 
 
 def set_timings(

@@ -29,7 +29,7 @@ from headlight_service.frontends.contract.answer_encoding import (
     item_of,
     model_ref,
     raw,
-    set_timings,
+    set_details,
     token_info,
 )
 
@@ -54,9 +54,10 @@ class UnaryForm:
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, details: object = None) -> int:
         """Make the header, and return its size. Raises InvalidInput: the answer is too large."""
         self.header = header(ref, prepared)
-        info, most = self.header.ByteSize(), self._limits.max_unary_response_bytes
+        info = self.header.ByteSize() + prepared.spelled_bytes
+        most = self._limits.max_unary_response_bytes
         if self._dry_run:
-            _check_header(info, most)
+            _check_header(prepared, info, most)
         elif info + FRAMING_BYTES + prepared.data_bytes > most:
             raise _too_large(prepared, info + FRAMING_BYTES, most, Phrase.LESS_OF_ONE_MESSAGE)
         return info
@@ -74,10 +75,11 @@ class StreamForm(UnaryForm):
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, details: object = None) -> int:
         """Make the header, and return its size. Raises InvalidInput: the answer is too large."""
         self.header = header(ref, prepared)
-        info, most = self.header.ByteSize(), self._limits.max_stream_output_bytes
+        info = self.header.ByteSize() + prepared.spelled_bytes
+        most = self._limits.max_stream_output_bytes
         if prepared.data_bytes > most and not self._dry_run:
             raise _too_large(prepared, 0, most, Phrase.LESS_OF_A_REQUEST)
-        _check_header(info, HEADER_LIMIT_BYTES)
+        _check_header(prepared, info, HEADER_LIMIT_BYTES)
         return info
 
 
@@ -99,7 +101,7 @@ def frames(
     if size <= CHUNK_BYTES or not answer.results:
         yield pb.EncodeStreamResponse(id=request_id, response=fill(header, answer))
         return
-    set_timings(header, answer.timings)
+    set_details(header, answer)
     yield pb.EncodeStreamResponse(id=request_id, header=header)
     count = 0
     for chunk in _chunks(answer):
@@ -213,11 +215,11 @@ class TokenizeForm:
 
 def _too_large(prepared: Prepared, overhead: int, most: int, remedy: Phrase) -> InvalidInput:
     size, fits = overhead + prepared.data_bytes, prepared.what_fits(most - overhead)
-    field = prepared.largest if prepared.data_bytes > overhead else "outputs.token_info"
+    field = prepared.largest if prepared.data_bytes > overhead else prepared.largest_details
     return InvalidInput(field, Reason.ANSWER_BYTES, size=size, most=most, remedy=remedy, **fits)
 
 
-def _check_header(info: int, limit_bytes: int) -> None:
+def _check_header(prepared: Prepared, info: int, limit_bytes: int) -> None:
     """Raise InvalidInput, with the size, if an answer's header is too large."""
     if info > limit_bytes:
-        raise InvalidInput("outputs.token_info", Reason.TOKEN_INFO_BYTES, size=info)
+        raise InvalidInput(prepared.largest_details, Reason.TOKEN_INFO_BYTES, size=info)

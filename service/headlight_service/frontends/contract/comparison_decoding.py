@@ -7,7 +7,11 @@ from typing import cast
 
 from headlight.comparison import EVIDENCE_METHODS, CompareSpec
 from headlight.errors import InvalidInput, Reason, renamed
-from headlight.interface.comparison_arguments import check_pairs, checked_comparison, side_names
+from headlight.interface.comparison_arguments import (
+    check_pairs,
+    checked_comparison,
+    side_names,
+)
 from headlight.outputs.contract import has_unknown
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.comparison.comparison_layout import comparison_outputs
@@ -40,8 +44,7 @@ def decode_compare(
         inputs = decode_inputs(everything, model, model.limits.max_request_tokens)
         _check_no_pair(inputs)
         masks = head_masks(everything, model)
-    pairs = model.description.reranks
-    if pairs:
+    if model.description.reranks:
         inputs, masks = _pairs(message, spec, inputs, masks)
     of_query, of_passages = message.WhichOneof("query_prompt"), message.WhichOneof("passage_prompt")
     return ComparisonRequest(

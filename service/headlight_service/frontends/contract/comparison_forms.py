@@ -14,13 +14,15 @@ from headlight.errors import InvalidInput, Reason
 from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
-from headlight.runtime.comparison.comparison_layout import ComparisonLayout
+from headlight.runtime.comparison.comparison_layout import NUMBERS_OF_TERM, ComparisonLayout
 from headlight.runtime.comparison.evidence_units import EvidenceUnits
 from headlight.runtime.comparison.passage_comparison import (
     EvidenceNumbers,
     PassageNumbers,
     UnitNumbers,
 )
+from headlight.runtime.comparison.term_matches import TermMatches
+from headlight.runtime.spelling import Spelling
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.contract.answer_encoding import (
     FLOAT,
@@ -67,6 +69,7 @@ class CompareForm:
         size = self._response.ByteSize() + FRAMING_BYTES
         if not self._dry_run:
             size += layout.data_bytes + _index_bytes(layout)
+            size += _term_bytes(layout, prepared.spelling, INTEGER_BYTES)
         if size > self._limit_bytes:
             raise _too_large(size, self._limit_bytes, len(layout.passages))
         return size
@@ -106,6 +109,7 @@ class JsonCompareForm:
         size = len(orjson.dumps(json_value(self._response))) + JSON_FRAMING_BYTES
         if not self._dry_run:
             size += _json_bytes(layout, self._encoding)
+            size += _term_bytes(layout, prepared.spelling, JSON_INTEGER_BYTES)
         if size > self._limit_bytes:
             raise _too_large(size, self._limit_bytes, len(layout.passages))
         self.size = size
@@ -124,6 +128,9 @@ class JsonCompareForm:
                         weights = evidence[name]["weights"]
                         put_numbers(weights, encoding, [side.weights], single=True)
                 put_numbers(evidence["weights"], encoding, [own.weights], single=True)
+                if own.terms is not None:
+                    for name, each in (("query", own.terms.query), ("passage", own.terms.passage)):
+                        put_numbers(evidence["terms"][name], encoding, [each], single=True)
                 if own.matched is not None:
                     cosines = own.matched.cosines
                     put_numbers(evidence["matched_cosines"], encoding, [cosines], single=True)
@@ -169,9 +176,10 @@ def _fill(
         if numbers.max_sim_mean is not None:
             passage.max_sim_mean = numbers.max_sim_mean
         for each, found in zip(spec.evidence, numbers.evidence, strict=True):
-            passage.evidence.append(
-                _evidence(numbers_of("EvidenceMethod")[each.method], found, with_data=with_data)
-            )
+            made = _evidence(numbers_of("EvidenceMethod")[each.method], found, with_data=with_data)
+            if found.terms is not None:
+                _put_terms(made.terms, found.terms, answer.prepared.spelling, with_data=with_data)
+            passage.evidence.append(made)
         if numbers.matrix is not None and spec.matrix is not None:
             dtype = numbers_of("DataType")[spec.matrix]
             passage.matrix.CopyFrom(_tensor(numbers.matrix, with_data, dtype))
@@ -204,6 +212,15 @@ def _put_units(
     if units.characters is not None:
         begins, ends = units.characters[:2].tolist()
         message.characters.extend(map(_text_span, begins, ends))
+
+
+def _put_terms(
+    message: pb.MatchedTerms, found: TermMatches, spelling: Spelling | None, *, with_data: bool
+) -> None:
+    message.terms.extend(found.terms.tolist())
+    message.pieces.extend(() if spelling is None else spelling.pieces(found.terms))
+    message.query.CopyFrom(_tensor(found.query, with_data))
+    message.passage.CopyFrom(_tensor(found.passage, with_data))
 
 
 def _text_span(start: int, end: int) -> pb.TextSpan:
@@ -240,10 +257,18 @@ def _json_bytes(layout: ComparisonLayout, encoding: NumberEncoding) -> int:
             integers = _tokens(count, units) + count + queries
             size += JSON_EVIDENCE_BYTES + integers * JSON_INTEGER_BYTES + count * JSON_SPAN_BYTES
             shapes += [[count], [queries]]
+        shapes += [[layout.most_terms]] * NUMBERS_OF_TERM
         size += text_bytes(encoding, "float32", shapes)
         if layout.spec.matrix is not None:
             size += text_bytes(encoding, layout.spec.matrix, [[queries, len(passage.compared)]])
     return size
+
+
+def _term_bytes(layout: ComparisonLayout, spelling: Spelling | None, integer_bytes: int) -> int:
+    """Return the most bytes of the numbers of shared terms and of their spelling."""
+    most = layout.most_terms
+    spelled = 0 if spelling is None else spelling.most_bytes(most)
+    return len(layout.passages) * (spelled + most * integer_bytes)
 
 
 def _counts(layout: ComparisonLayout, place: int) -> list[tuple[int, EvidenceUnits]]:

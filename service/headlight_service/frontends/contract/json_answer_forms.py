@@ -79,7 +79,7 @@ class JsonEncodeForm:
         """
         message = header(ref, prepared)
         self._told = json_value(message)
-        info = len(orjson.dumps(self._told)) + FRAMING_BYTES
+        info = len(orjson.dumps(self._told)) + FRAMING_BYTES + prepared.spelled_bytes
         if self._dry_run:
             return info
         size = info + sum(
@@ -96,6 +96,8 @@ class JsonEncodeForm:
         told = self._told
         del self._told
         told["timings"] = answer.timings._asdict()
+        for item, pieces in zip(told["items"], answer.pieces(), strict=False):
+            item["terms"] = {"pieces": pieces}
         for output, _ in answer.prepared.selection.outputs():
             arrays = list(answer.arrays(output.name).values())
             for place, slot in enumerate(_slots(told, output)):
@@ -110,7 +112,7 @@ class JsonEncodeForm:
         fits = prepared.what_fits(room * prepared.data_bytes // max(1, size - info))
         of_list = self._encoding == "list"
         remedy = Phrase.LESS_OR_BASE64 if of_list else Phrase.LESS_OF_ONE_MESSAGE
-        field = prepared.largest if prepared.data_bytes > info else "outputs.token_info"
+        field = prepared.largest if prepared.data_bytes > info else prepared.largest_details
         return InvalidInput(
             field,
             Reason.ANSWER_BYTES_OF_JSON,

@@ -13,7 +13,7 @@ import pytest
 
 from headlight.cli.commands import main
 from headlight.cli.compare import compare_command
-from headlight.comparison import EVIDENCE_METHODS, EvidenceSpec
+from headlight.comparison import UNIT_METHODS, EvidenceSpec
 from headlight.errors import InvalidInput
 from headlight.runtime import Runtime
 from tests.headlight.conftest import Pipe
@@ -57,7 +57,7 @@ def test_passages_come_by_score_with_their_lines(run: Run, runtime: Runtime) -> 
     assert [line for line in out.splitlines() if "max-sim " in line and line[0].isdigit()] == heads
 
 
-@pytest.mark.parametrize("method", EVIDENCE_METHODS)
+@pytest.mark.parametrize("method", UNIT_METHODS)
 def test_the_best_units_are_marked(method: Any, run: Run, runtime: Runtime) -> None:
     evidence = EvidenceSpec(method=method, unit="sentence")
     [expected] = [each for each in compared(runtime, evidence=evidence) if each.index == 1]
@@ -72,9 +72,9 @@ def test_the_best_units_are_marked(method: Any, run: Run, runtime: Runtime) -> N
 
 
 def test_json_has_every_weight_and_match(run: Run, runtime: Runtime) -> None:
-    options = [f"--method={each.replace('_', '-')}" for each in EVIDENCE_METHODS]
+    options = [f"--method={each.replace('_', '-')}" for each in UNIT_METHODS]
     answer = json.loads(run(QUERY, *options, "--format", "json", "--best", "2")[1])
-    expected = compared(runtime, evidence=EVIDENCE_METHODS)
+    expected = compared(runtime, evidence=UNIT_METHODS)
     assert (answer["similarity"], answer["model"]["name"]) == (
         expected.similarity,
         expected.model.name,

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import grpc
 import numpy as np
 import pytest
 
 from headlight import AsyncClient, InvalidInput, SparseVector
 from headlight.runtime import Runtime
 from headlight_service.frontends.grpc.tei import tei_messages as pb
+from headlight_service.frontends.oip import inference_messages as oip
 from tests import scorers
+from tests.service.calls import refused
 from tests.service.conftest import Serve
 from tests.service.frontends.grpc.tei.tei_calls import call, call_stream
 from tests.service.frontends.http.http_service import http_service
+from tests.service.frontends.oip.inference_calls import InferenceStub, arrays, of_texts
 
 TEXTS = ["red", "a planet, and more of it", "green"]
 
@@ -46,6 +50,32 @@ async def test_the_contract_and_tei_over_grpc(serve: Serve, weighting: Runtime) 
         assert answer.metadata.compute_tokens > 0
         for found, each in zip([answer, *streamed], [expected[0], *expected], strict=True):
             same({one.index: one.value for one in found.sparse_embeddings}, each)
+
+
+async def test_the_open_inference_protocol(serve: Serve, weighting: Runtime) -> None:
+    expected = weighting.encode_sparse(TEXTS)
+    async with serve(weighting) as service:
+        stub, name = InferenceStub(service.channel), service.model.name
+        ours = arrays(await stub.ModelInfer(of_texts(*TEXTS, model=name)))
+        assert list(ours) == ["sparse", "sparse_indices"]
+        for weights, terms, each in zip(*ours.values(), expected, strict=True):
+            count = len(each.indices)
+            same(dict(zip(terms[:count].tolist(), weights[:count].tolist(), strict=True)), each)
+            assert not weights[count:].any()
+        best = of_texts(TEXTS[0], model=name, top_k=2, min_weight=0.01)
+        found = arrays(await stub.ModelInfer(best))
+        [two] = weighting.encode_sparse(TEXTS[0], top_k=2, min_weight=0.01)
+        assert found["sparse_indices"].tolist() == [two.indices.tolist()]
+        described = await stub.ModelMetadata(oip.ModelMetadataRequest(name=name))
+        assert [each.datatype for each in described.outputs] == ["FP32", "UINT32"]
+        for options, problem in (
+            ({"top_k": 9999}, "parameters.top_k: is 9999"),
+            ({"min_weight": "much"}, "parameters.min_weight: must be a number"),
+            ({"min_weight": -1.0}, "parameters.min_weight: must be a number of at least 0"),
+        ):
+            call_ = stub.ModelInfer(of_texts("a", model=name, **options))
+            error = await refused(call_, grpc.StatusCode.INVALID_ARGUMENT)
+            assert (error.details() or "").startswith(problem)
 
 
 def test_json_and_tei_over_http(weighting: Runtime) -> None:

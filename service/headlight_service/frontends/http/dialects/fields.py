@@ -18,6 +18,7 @@ from headlight_service.frontends.http.exchange import Exchange
 UNNAMED = ("", "default/not-specified")  # the latter is infinity's
 INSTRUCTION: dict[Path, Path] = {("prompt_text",): ("instruction",)}  # its name in errors
 REMEMBERED = 64  # resolved output specs, one for each number of dimensions
+FOR_ALL = "for all requests of a service: headlight serve --truncation end"  # of truncation
 LARGEST_ID = (1 << 63) - 1
 TRUNCATE: Mapping[str, Truncation] = {"none": "refuse", "start": "cut_start", "end": "cut_end"}
 ROLES: Mapping[str, InputRole | None] = {"query": "query", "document": "document"}

@@ -12,6 +12,7 @@ from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, OutputSpec, Request
 from headlight_service.frontends.http.dialects.fields import (
+    FOR_ALL,
     ROLES,
     check_applied,
     check_width,
@@ -36,12 +37,13 @@ __all__ = ["EDGE", "PROTOCOL", "encode_error", "routes"]
 
 PROTOCOL = "jina"
 EDGE = Edge(
-    names={
+    {Phrase.TRUNCATE_BY: f"as truncate: true; {FOR_ALL}"},
+    {
         "inputs": "input",
         "inputs[*]": "input[{}]",
         "outputs.multi_vector": "input",
         "outputs.multi_vector.dtype": "embedding_type",
-    }
+    },
 )
 TYPES: Mapping[str, VectorType] = {
     "float": "float32",

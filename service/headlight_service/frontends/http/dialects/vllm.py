@@ -16,6 +16,7 @@ from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, OutputSpec, Pair, Request
 from headlight_service.frontends.http.dialects.fields import (
+    FOR_ALL,
     INSTRUCTION,
     check_length,
     instruction_of,
@@ -39,12 +40,13 @@ __all__ = ["EDGE", "PROTOCOL", "encode_error", "routes"]
 
 PROTOCOL = "vllm"
 EDGE = Edge(
-    names={
+    {Phrase.TRUNCATE_BY: f"as truncate_prompt_tokens: -1; {FOR_ALL}"},
+    {
         "inputs": "input",
         "inputs[*]": "input[{}]",
         "outputs.pooled.dimensions": "dimensions",
         **{f"outputs.{name}": "input" for name in ("pooled", "tokens", "multi_vector", "scores")},
-    }
+    },
 )
 # Fields of the first and of the second texts of pairs; the first two that a body has.
 SIDES = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2"))

@@ -20,6 +20,7 @@ from tests.service.conftest import Serve
 from tests.service.frontends.grpc.tei.tei_calls import call, call_stream
 from tests.service.frontends.http.http_service import HttpService, http_service
 from tests.service.frontends.oip.inference_calls import InferenceStub, arrays, of_texts
+from tests.wire.test_openapi import check, operation_of
 
 TEXTS = ["red", "a planet, and more", "abcde"]
 ROLES: tuple[InputRole | None, ...] = ("query", "document", None)
@@ -71,6 +72,14 @@ def close(rows: Any, expected: Any) -> None:
         np.testing.assert_allclose(row, each, atol=1e-5)
 
 
+def conforms(path: str, body: Any, answer: Any) -> None:
+    """Check a request and its answer against the document."""
+    operation = operation_of("post", path)
+    assert operation is not None
+    check(body, operation["requestBody"]["content"]["application/json"]["schema"])
+    check(answer, operation["responses"]["200"]["content"]["application/json"]["schema"])
+
+
 @pytest.fixture(scope="module")
 def service(matching: Runtime) -> Iterator[HttpService]:
     with http_service(matching) as service:
@@ -83,6 +92,7 @@ def test_jina_has_vectors_by_role_in_its_types(service: HttpService, matching: R
         reply = service.ask("/v1/multi-vector", body)
         assert reply.status == 200, reply.body
         answer = reply.json
+        conforms("/v1/multi-vector", body, answer)
         assert answer["usage"]["prompt_tokens"] == answer["usage"]["total_tokens"] > 0
         assert [each["index"] for each in answer["data"]] == [*range(len(answer["data"]))]
         return [each["embeddings"] for each in answer["data"]]
@@ -144,8 +154,9 @@ def test_other_doors_have_the_vectors_of_documents(service: HttpService, matchin
     expected = matching.encode_multi_vector(TEXTS, role="document")
     close(service.ask("/embed_all", {"inputs": TEXTS}).json, expected)
     body = {"input": TEXTS, "task": "token_embed"}
-    pooled = service.ask("/pooling", body).json["data"]
-    close([each["data"] for each in pooled], expected)
+    answer = service.ask("/pooling", body).json
+    conforms("/pooling", body, answer)
+    close([each["data"] for each in answer["data"]], expected)
     [query] = service.ask("/pooling", {**body, "input": "red", "role": "query"}).json["data"]
     close([query["data"]], matching.encode_multi_vector(["red"], role="query"))
     for field, value in (("use_activation", False), ("dimensions", 8)):

@@ -18,6 +18,7 @@ from tests.service.conftest import Serve
 from tests.service.frontends.grpc.tei.tei_calls import call, call_stream
 from tests.service.frontends.http.http_service import http_service
 from tests.service.frontends.oip.inference_calls import InferenceStub, arrays, of_texts
+from tests.wire.test_openapi import check, operation_of
 
 TEXTS = ["red", "a planet, and more of it", "green"]
 
@@ -84,6 +85,10 @@ def test_json_and_tei_over_http(weighting: Runtime) -> None:
         for path in ("/embed_sparse", "/"):
             reply = service.ask(path, {"inputs": TEXTS})
             assert reply.status == 200, reply.body
+            operation = operation_of("post", path)
+            assert operation is not None
+            content = operation["responses"]["200"]["content"]["application/json"]
+            check(reply.json, content["schema"])
             for row, each in zip(reply.json, expected, strict=True):
                 same({one["index"]: one["value"] for one in row}, each)
         body = {"inputs": [{"text": TEXTS[0]}], "outputs": {"sparse": {"top_k": 2}}}

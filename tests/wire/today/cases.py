@@ -307,6 +307,12 @@ def get(path: str, *, shown: bool = True) -> Http:
 
 OPENAI = {"input": TEXT, "model": MODEL}
 RERANK = {"query": OTHER, "documents": PASSAGES}
+COHERE = {
+    "texts": [TEXT, OTHER],
+    "input_type": "search_document",
+    "embedding_types": ["float", "base64"],
+    "output_dimension": 64,
+}
 HTTP: dict[str, Exchange] = {
     "openai": post("/v1/embeddings", OPENAI),
     "openai-base64": post(
@@ -385,6 +391,19 @@ HTTP: dict[str, Exchange] = {
     "vllm-score": post("/score", {"text_1": OTHER, "text_2": PASSAGES}),
     "vllm-v1-score": post("/v1/score", {"queries": OTHER, "documents": PASSAGES}),
     "vllm-classify": post("/classify", {"input": PASSAGES}),
+    "vllm-pooling": post("/pooling", {"input": [TEXT, OTHER], "dimensions": 64, "role": "query"}),
+    "vllm-pooling-tokens": post(
+        "/pooling", {"input": OTHER, "task": "token_embed", "truncate_prompt_tokens": -1}
+    ),
+    "vllm-pooling-ids": post("/pooling", {"input": [5, 17], "encoding_format": "base64"}),
+    "vllm-pooling-classify": post("/pooling", {"input": OTHER, "task": "classify"}),
+    "cohere-embed": post("/v2/embed", COHERE),
+    "cohere-embed-v1": post("/v1/embed", {"texts": [TEXT]}),
+    "cohere-embed-int8": post("/v2/embed", COHERE | {"embedding_types": ["int8"]}),
+    "cohere-embed-images": post("/v2/embed", {"images": ["data:image/png;base64,AA=="]}),
+    "cohere-embed-long": post("/v2/embed", {"texts": [TOO_LONG], "truncate": "NONE"}),
+    "jina-multi-vector": post("/v1/multi-vector", {"input": [TEXT], "input_type": "query"}),
+    "jina-task": post("/v1/embeddings", OPENAI | {"task": "retrieval.query"}),
     "rerank-model": post("/v2/rerank", RERANK | {"model": "rerank-v3.5"}),
     "tei-decode": post("/decode", {"ids": [5]}),
     "tei-empty": post("/embed", {"inputs": ""}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -121,10 +120,7 @@ def test_jina_has_vectors_by_role_in_its_types(service: HttpService, matching: R
         ({"input": ["a", ""]}, "input[1]: is empty"),
         ({"input": ["a", {"image": "b"}]}, "input[1]: must be a text, or an object as"),
         ({"input": ["a"] * 3000}, "input: has 3000 entries"),
-        (
-            {"input": "planet" * 9},
-            "input[0]: has 56 tokens, the model takes 29; shorten it or ask for truncation, as truncate: true",
-        ),
+        ({"input": "planet" * 9}, "input[0]: has 56 tokens"),
         ({"input_type": "answer"}, "input_type: must be one of query, document"),
         ({"embedding_type": "int4"}, "embedding_type: must be one of float, base64"),
         ({"embedding_type": ["float"]}, "embedding_type: must be a text"),
@@ -164,12 +160,9 @@ def test_other_doors_have_the_vectors_of_documents(service: HttpService, matchin
         assert (reply.status, reply.json["error"]["param"]) == (400, field)
 
 
-def test_a_model_for_such_vectors_alone_answers_where_tei_has_vectors(
-    service: HttpService, matching: Runtime, monkeypatch: pytest.MonkeyPatch
+def test_a_model_for_such_vectors_alone_has_them_where_others_have_one(
+    service: HttpService, matching: Runtime
 ) -> None:
-    outputs = tuple(name for name in service.model.description.outputs if name != "pooled")
-    for_them = dataclasses.replace(service.model.description, task="multi_vector", outputs=outputs)
-    monkeypatch.setattr(service.model, "description", for_them)
     expected = matching.encode_multi_vector(TEXTS, role="document")
     close(service.ask("/", {"inputs": TEXTS}).json, expected)
     pooled = service.ask("/pooling", {"input": TEXTS}).json["data"]
@@ -177,6 +170,13 @@ def test_a_model_for_such_vectors_alone_answers_where_tei_has_vectors(
     assert list(service.ask("/info", method="GET").json["model_type"]) == ["embedding"]
     reply = service.ask("/rerank", {"query": "a", "texts": ["b"]})
     assert (reply.status, reply.json["error"][-22:]) == (424, "; call POST /embed_all")
+    for path, body, problem in (
+        ("/embed", {"inputs": "a"}, "inputs: this model gives no pooled"),
+        ("/v2/embed", {"texts": ["a"]}, "model: this model gives no pooled"),
+        ("/pooling", {"input": "a", "task": "embed"}, "task: this model gives no pooled"),
+    ):
+        refused = service.ask(path, body).json
+        assert str(refused.get("message", refused["error"])).startswith(problem)
 
 
 async def test_tei_and_the_open_inference_protocol_have_them_over_grpc(
@@ -190,7 +190,7 @@ async def test_tei_and_the_open_inference_protocol_have_them_over_grpc(
         for ours, each in zip([answer, *streamed], [expected[0], *expected], strict=True):
             close([row.embeddings for row in ours.token_embeddings], each)
         stub = InferenceStub(service.channel)
-        name = f"{service.model.name}.multi_vector"
+        name = service.model.name
         for role in ("document", "query"):
             texts = [text[:9] for text in TEXTS]
             vectors = matching.encode_multi_vector(texts, role=role)

@@ -125,7 +125,8 @@ def _request(exchange: Exchange, body: dict[str, Any]) -> _Embedding:
         types = _types(body)
         width = optional(body, "output_dimension", int, Phrase.WHOLE)
         check_length(body, "max_tokens", model)
-        reading = reading_of(body, "input_type", model, INPUT_TYPES)
+        name = optional(body, "input_type", str, Phrase.TEXT)
+        reading = reading_of(name, "input_type", model, INPUT_TYPES)
         inputs: list[Input] = [*texts]
         request = Request(
             inputs,
@@ -191,7 +192,7 @@ def _response(exchange: Exchange, embedding: _Embedding, answer: Answer) -> Resp
     arrays = dict(zip(_dtypes(embedding.types), answer.pooled(), strict=True))
     shown = {name: TYPES[name].shown(arrays[TYPES[name].dtype]) for name in embedding.types}
     tokens = {"input_tokens": answer.prepared.tokens}
-    warnings = width_warnings(embedding.model, embedding.width)
+    warnings = width_warnings(embedding.model, embedding.width, "output_dimension")
     return json_response(
         {
             "response_type": "embeddings_by_type" if embedding.by_type else "embeddings_floats",

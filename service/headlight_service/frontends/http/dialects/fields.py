@@ -60,25 +60,21 @@ def check_applied(body: dict[str, Any], applied: Mapping[str, tuple[Any, ...]]) 
 
 
 def reading_of(
-    body: dict[str, Any],
-    field: str,
-    model: ServedModel,
-    roles: Mapping[str, InputRole | None],
+    name: str | None, field: str, model: ServedModel, roles: Mapping[str, InputRole | None]
 ) -> Reading:
-    """Return the reading that a field names: the prompt of that name, if there is one, and a role.
+    """Return the reading of a name: the model's prompt of that name, if there is one, and a role.
 
     Args:
-        body: of the request.
-        field: its name.
+        name: as requested; empty or None: not set.
+        field: that has it.
         model: whose prompts may be named.
         roles: by the names of the dialect; None: neither of a query nor of a document.
 
     Raises:
         InvalidInput: it is neither a name of `roles` nor of a prompt.
     """
-    name: str | None = optional(body, field, str, Phrase.TEXT)
     prompts = model.runtime.prompts.by_name
-    if name is not None and name not in roles and name not in prompts:
+    if name and name not in roles and name not in prompts:
         raise InvalidInput(field, Reason.MUST_BE_ONE_OF, names=", ".join(roles))
     return Reading(name if name in prompts else None, roles.get(name or ""))
 
@@ -204,7 +200,7 @@ def outputs_of(
     return VECTORS if spec == PooledSpec() else OutputSpec(spec)
 
 
-def width_warnings(model: ServedModel, width: int) -> list[str]:
+def width_warnings(model: ServedModel, width: int, field: str = "dimensions") -> list[str]:
     """Return a warning if vectors were cut to a width that the model was not trained for."""
     manifest = model.runtime.bundle.manifest
     whole, trained = manifest.architecture.pooled_dim, manifest.dimensions
@@ -212,6 +208,6 @@ def width_warnings(model: ServedModel, width: int) -> list[str]:
         return []
     widths = ", ".join(map(str, sorted({*trained, whole})))
     return [
-        f"dimensions: {width} is not among the widths that this model was trained for, as far as "
+        f"{field}: {width} is not among the widths that this model was trained for, as far as "
         f"it says: {widths}; search with such vectors may find less"
     ]

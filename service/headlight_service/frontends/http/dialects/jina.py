@@ -99,7 +99,8 @@ def _request(exchange: Exchange, body: dict[str, Any]) -> _Matching:
             raise InvalidInput("input", Reason.MISSING_INPUT)
         value = body["input"] if isinstance(body["input"], list) else [body["input"]]
         inputs: list[Input] = [*object_texts(value, "input", model)]
-        reading = reading_of(body, "input_type", model, ROLES)
+        name = optional(body, "input_type", str, Phrase.TEXT)
+        reading = reading_of(name, "input_type", model, ROLES)
         cut = optional(body, "truncate", bool, Phrase.TRUE_OR_FALSE)
         request = Request(
             inputs,

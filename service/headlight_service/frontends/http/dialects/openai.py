@@ -121,7 +121,8 @@ def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Req
         if "input" not in body:
             raise InvalidInput("input", Reason.MISSING_INPUT)
         dimensions = optional(body, "dimensions", int, Phrase.WHOLE)
-        reading = reading_of(body, "task", model, TASKS)
+        name = optional(body, "task", str, Phrase.TEXT)
+        reading = reading_of(name, "task", model, TASKS)
         request = Request(
             decode_inputs(body["input"], model),
             outputs_of(dimensions),

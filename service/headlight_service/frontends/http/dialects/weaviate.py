@@ -11,7 +11,7 @@ from headlight.spec import InputRole
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, Request
-from headlight_service.frontends.http.dialects.fields import optional, outputs_of
+from headlight_service.frontends.http.dialects.fields import optional, outputs_of, reading_of
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Refusal
@@ -63,9 +63,14 @@ def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Req
         _check_pooling(config, model)
         dimensions = optional(config, "dimensions", int, Phrase.WHOLE)
         task = optional(config, "task_type", str, Phrase.TEXT)
-        if task and task not in TASKS:
-            raise InvalidInput("config.task_type", Reason.MUST_BE_ONE_OF, names=", ".join(TASKS))
-        request = Request(inputs, outputs_of(dimensions), model.key, role=TASKS.get(task or ""))
+        reading = reading_of(task, "config.task_type", model, TASKS)
+        request = Request(
+            inputs,
+            outputs_of(dimensions),
+            model.key,
+            prompt_name=reading.prompt_name,
+            role=reading.role,
+        )
     return model, request, several
 
 

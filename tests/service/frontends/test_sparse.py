@@ -111,6 +111,14 @@ def test_one_request_has_dense_sparse_and_multi_vectors(
         outputs = {key: dict[str, str]() for key in ("pooled", "sparse", "multi_vector")}
         body = {"inputs": [{"text": text} for text in TEXTS], "outputs": outputs}
         answer = service.ask("/v1/encode", body).json
+        tei = {
+            path: service.ask(path, {"inputs": TEXTS}).json
+            for path in ("/", "/embed_sparse", "/embed_all")
+        }
+    np.testing.assert_allclose(tei["/"], dense, rtol=1e-5, atol=1e-6)
+    for terms, each in zip(tei["/embed_sparse"], sparse, strict=True):
+        same({one["index"]: one["value"] for one in terms}, each)
+    np.testing.assert_allclose(tei["/embed_all"][0], multi[0], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(answer["pooled"][0]["data"], dense, rtol=1e-5, atol=1e-6)
     for at, each in enumerate(sparse):
         assert 0 < len(each.indices) < len(multi[at])  # special tokens have no weight

@@ -250,7 +250,7 @@ Reason = enum.Enum(
         "NESTED_LIST": 'is a list; send one list of texts, as ["a", "b"], without further ones',
         "NO_TOKEN_ID": "holds a number that is no token id",
         "ONE_FOR_EACH": "has {count} entries for {first}; send one for each, or one first text",
-        "NOT_APPLIED": "is not applied to scores here; leave it out",
+        "NOT_APPLIED": "is not applied here; leave it out",
         "MISSING_INPUT": "is missing; send a text, or a list of texts",
         "ONLY_FLOAT": "must be float; POST /v1/embeddings has base64",
         "OTHER_POOLING": (
@@ -347,6 +347,8 @@ Reason = enum.Enum(
         ),
         "NO_RERANKER": "gives {labels} scores, and reranking takes one; call classify or scores",
         "CLASSIFIES_TOKENS": "has scores of each token, not of a text; call scores",
+        "CLASSIFIES_TEXTS": "this model has scores of a text, not of each token; ask for classify",
+        "OTHER_WIDTH": "is {value}; these vectors have {width}, and are not cut: leave it out",
         "CHARACTERS": "has {characters} characters; at most {most} are read; {remedy}",
         "CHARACTERS_WITH_PROMPT": (
             "has {characters} characters, {prompt} of them its prompt; at most {most} are "
@@ -595,6 +597,7 @@ Phrase = enum.Enum(
         "DOCUMENTS": 'a list of texts, or of objects as {{"text": "..."}}',
         "INPUT": "a text, a pair of texts (a tuple), or a sequence of integer ids (at least one)",
         "TEXT_OR_IDS": "a text, or a list of token ids",
+        "TEXT_CONTENT": 'an object as {{"content": [{{"type": "text", "text": "..."}}]}}',
         "OBJECT": "an object",
         "FLAG": "True or False",
         "FLAG_OR_NONE": "True, False or None",

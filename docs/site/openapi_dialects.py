@@ -59,10 +59,34 @@ TEXT, WHOLE, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"
 COUNT = {"type": "integer", "minimum": 0}
 MAYBE_TEXT = {"type": ["string", "null"]}
 VECTOR = _list(NUMBER)
+BASE64 = {"type": "string", "contentEncoding": "base64"}
+FLOAT_OR_BASE64 = {
+    "enum": ["float", "base64", None],
+    "description": "base64: one string of little-endian float32. Absent: float.",
+}
+TEXT_OBJECT = _object(("text",), text=TEXT)
 DIMENSIONS = _optional(
     "integer", "Entries of each vector to keep, from the first; its length is one again.", minimum=1
 )
 PROMPT_NAME = _optional("string", "One of the model's prompts, which is put before each text.")
+MODEL = _optional("string", "A name of the model. Absent or empty: the default model.")
+ROLE = {
+    "enum": ["query", "document", None],
+    "description": "An extension: what the inputs are to a search, which chooses a prompt, and how "
+    "a model of many vectors reads them.",
+}
+USAGE = _answer(prompt_tokens=COUNT, total_tokens=COUNT)
+INPUT_TOKENS = _answer(input_tokens=COUNT)
+META = {
+    **_object(
+        ("api_version", "billed_units", "tokens"),
+        api_version=_answer(version=TEXT),
+        billed_units=INPUT_TOKENS,
+        tokens=INPUT_TOKENS,
+        warnings=_list(TEXT),
+    ),
+    "additionalProperties": False,
+}
 
 ERROR = {
     "error": _answer(message=TEXT, type=TEXT, param=MAYBE_TEXT, code=MAYBE_TEXT),
@@ -77,12 +101,9 @@ OPENAI = {
             "anyOf": [TEXT, _list(TEXT, minItems=1)],
             "description": "A text, or a list of texts. Token ids are refused.",
         },
-        model=_optional("string", "A name of the model. Absent or empty: the default model."),
+        model=MODEL,
         dimensions=DIMENSIONS,
-        encoding_format={
-            "enum": ["float", "base64", None],
-            "description": "base64: one string of little-endian float32. Absent: float.",
-        },
+        encoding_format=FLOAT_OR_BASE64,
         user=_optional("string", "Ignored."),
         truncate=_optional(
             "string",
@@ -91,6 +112,11 @@ OPENAI = {
             pattern="^(?:[Nn][Oo][Nn][Ee]|[Ss][Tt][Aa][Rr][Tt]|[Ee][Nn][Dd])$",
         ),
         prompt_name={**PROMPT_NAME, "description": f"An extension: {PROMPT_NAME['description']}"},
+        role=ROLE,
+        task=_optional(
+            "string",
+            "Of Jina: retrieval.query or retrieval.passage, as `role`; or a prompt of the model.",
+        ),
     ),
     "OpenAIEmbeddings": {
         **_object(
@@ -100,11 +126,11 @@ OPENAI = {
                 _answer(
                     object=_only("embedding"),
                     index=COUNT,
-                    embedding={"anyOf": [VECTOR, {"type": "string", "contentEncoding": "base64"}]},
+                    embedding={"anyOf": [VECTOR, BASE64]},
                 )
             ),
             model=TEXT,
-            usage=_answer(prompt_tokens=COUNT, total_tokens=COUNT),
+            usage=USAGE,
             warnings=_list(
                 TEXT,
                 description="An extension, absent without warnings: the model was not trained for "
@@ -208,10 +234,14 @@ TEI = {
         prompt_name=PROMPT_NAME,
     ),
     "TeiVectors": _list(VECTOR, description="A vector for each input."),
-    "TeiTokenVectors": _list(_list(VECTOR), description="For each input a vector for each token."),
-    "TeiSparseVectors": _list(
+    "TeiTokenVectors": _list(
+        _list(VECTOR),
+        description="For each input a vector for each token; of a model whose vectors are matched "
+        "one by one, those of a document.",
+    ),
+    "TeiTerms": _list(
         _list(_answer(index=COUNT, value=NUMBER)),
-        description="For each input the terms with a weight, by ascending index.",
+        description="For each input the terms with a weight, ascending.",
     ),
     "TeiSimilarities": _list(NUMBER, description="Cosine similarity of each sentence."),
     "TeiTokens": _list(
@@ -264,8 +294,8 @@ RERANK = {
     "DocumentsRequest": _object(
         ("query", "documents"),
         query=TEXT,
-        documents=_list({"anyOf": [TEXT, _object(("text",), text=TEXT)]}, minItems=1),
-        model=_optional("string", "A name of the model. Absent or empty: the default model."),
+        documents=_list({"anyOf": [TEXT, TEXT_OBJECT]}, minItems=1),
+        model=MODEL,
         top_n=TOP_N,
         return_documents=_optional("boolean", "Absent: false."),
         raw_scores=_optional("boolean", "Whether scores are logits. Absent: false."),
@@ -291,8 +321,8 @@ RERANK = {
                 },
                 description="The best first.",
             ),
-            usage=_answer(prompt_tokens=COUNT, total_tokens=COUNT),
-            meta=_answer(api_version=_answer(version=TEXT), tokens=_answer(input_tokens=COUNT)),
+            usage=USAGE,
+            meta=_answer(api_version=_answer(version=TEXT), tokens=INPUT_TOKENS),
             scores=_list(
                 _answer(document=TEXT, score=NUMBER),
                 description="For Weaviate: in the order of the documents.",
@@ -303,11 +333,12 @@ RERANK = {
 }
 TEXT_OR_TEXTS = {"anyOf": [TEXT, _list(TEXT, minItems=1)]}
 VLLM_OPTIONS = {
-    "model": _optional("string", "A name of the model. Absent or empty: the default model."),
+    "model": MODEL,
     "use_activation": _optional("boolean", "False: scores are logits. Absent: true."),
     "truncate_prompt_tokens": _optional(
         "integer", "-1, or the model's length: long texts are cut to it."
     ),
+    "truncation_side": {"enum": ["right", "left", None], "description": "Absent: right."},
 }
 VLLM = {
     "VllmScoreRequest": {
@@ -329,7 +360,7 @@ VLLM = {
         id=TEXT,
         object=_only("list"),
         model=TEXT,
-        usage=_answer(prompt_tokens=COUNT, total_tokens=COUNT),
+        usage=USAGE,
         data=_list(_answer(index=COUNT, object=_only("score"), score=NUMBER)),
     ),
     "VllmClassifyRequest": _object(
@@ -346,7 +377,7 @@ VLLM = {
                 id=TEXT,
                 object=_only(kind),
                 model=TEXT,
-                usage=_answer(prompt_tokens=COUNT, total_tokens=COUNT),
+                usage=USAGE,
                 data=_list(each),
             )
             for kind, each in (
@@ -356,6 +387,118 @@ VLLM = {
         ],
         "description": "The likeliest label of each text. Of infinity: all, the likeliest first.",
     },
+    "VllmPoolingRequest": _object(
+        ("input",),
+        input=INPUTS,
+        task={
+            "enum": ["embed", "classify", "token_embed", "token_classify", None],
+            "description": "Of texts or of their tokens. Absent: what the model is for.",
+        },
+        dimensions=DIMENSIONS,
+        encoding_format=FLOAT_OR_BASE64,
+        role=ROLE,
+        **VLLM_OPTIONS,
+    ),
+    "VllmPooled": _answer(
+        id=TEXT,
+        object=_only("list"),
+        model=TEXT,
+        usage=USAGE,
+        data=_list(
+            _answer(
+                index=COUNT,
+                object=_only("pooling"),
+                data={"anyOf": [VECTOR, _list(VECTOR), BASE64]},
+            ),
+            description="A vector or scores; of token_embed and token_classify for each token.",
+        ),
+    ),
+}
+COHERE = {
+    "CohereEmbedRequest": _object(
+        (),
+        texts={"type": ["array", "null"], "items": TEXT, "minItems": 1},
+        inputs={
+            "type": ["array", "null"],
+            "items": _object(
+                ("content",),
+                content=_list(
+                    _object(("type", "text"), type=_only("text"), text=TEXT), minItems=1, maxItems=1
+                ),
+            ),
+            "description": "Of v2, in place of `texts`. Images are refused.",
+        },
+        model=MODEL,
+        input_type=_optional(
+            "string",
+            "search_query, search_document, classification or clustering: the model's prompt of "
+            "that name, else of the role.",
+        ),
+        embedding_types={
+            "type": ["array", "null"],
+            "items": {"enum": ["float", "int8", "uint8", "binary", "ubinary", "base64"]},
+            "minItems": 1,
+            "description": "Absent: float; in v1 one list of it, without types.",
+        },
+        output_dimension=DIMENSIONS,
+        truncate=_optional("string", "NONE refuses a text that is too long. Absent: END."),
+        max_tokens=_optional("integer", "The model's length or more, which changes nothing."),
+    ),
+    "CohereEmbeddings": {
+        "anyOf": [
+            _answer(
+                response_type=_only(kind), id=TEXT, embeddings=each, texts=_list(TEXT), meta=META
+            )
+            for kind, each in (
+                (
+                    "embeddings_by_type",
+                    {
+                        "type": "object",
+                        "properties": {
+                            "float": _list(VECTOR),
+                            **{
+                                name: _list(_list(WHOLE))
+                                for name in ("int8", "uint8", "binary", "ubinary")
+                            },
+                            "base64": _list(BASE64),
+                        },
+                        "additionalProperties": False,
+                    },
+                ),
+                ("embeddings_floats", _list(VECTOR)),
+            )
+        ],
+        "description": "By type; of v1 without `embedding_types` one list.",
+    },
+}
+JINA = {
+    "JinaMultiVectorRequest": _object(
+        ("input",),
+        input={"anyOf": [TEXT, TEXT_OBJECT, _list({"anyOf": [TEXT, TEXT_OBJECT]}, minItems=1)]},
+        model=MODEL,
+        input_type=_optional("string", "query or document. Absent: document."),
+        embedding_type={
+            "enum": ["float", "base64", "binary", "ubinary", None],
+            "description": "binary, ubinary: 8 signs a number. Absent: float.",
+        },
+        dimensions=_optional("integer", "The width of the vectors, which are not cut."),
+        truncate=_optional(
+            "boolean", "Whether to cut a text that is too long. Absent: as configured."
+        ),
+    ),
+    "JinaMultiVectors": _answer(
+        object=_only("list"),
+        model=TEXT,
+        usage=USAGE,
+        data=_list(
+            _answer(
+                object=_only("embedding"),
+                index=COUNT,
+                embeddings=_list({"anyOf": [VECTOR, BASE64]}),
+            ),
+            description="For each input its vectors.",
+        ),
+    ),
 }
 
 WEAVIATE = {
@@ -382,7 +525,7 @@ WEAVIATE = {
     "WeaviateMeta": _answer(model=TEXT, version=TEXT, sha256=TEXT, max_length=COUNT, pooling=TEXT),
     "WeaviateError": _answer(error=TEXT),
 }
-SCHEMAS: Mapping[str, Schema] = OPENAI | TEI | RERANK | VLLM | WEAVIATE
+SCHEMAS: Mapping[str, Schema] = OPENAI | TEI | RERANK | COHERE | JINA | VLLM | WEAVIATE
 
 
 RANKED_BY_SHAPE = {"anyOf": [ref("TeiRerankRequest"), ref("DocumentsRequest")]}
@@ -401,6 +544,8 @@ BY_SHAPE = {
         ref("TeiSimilarities"),
         *RANKS_BY_SHAPE["anyOf"],
         ref("TeiLabels"),
+        ref("TeiTerms"),
+        ref("TeiTokenVectors"),
     ]
 }
 PAGE = {"type": "string", "contentMediaType": "text/html"}
@@ -472,7 +617,7 @@ DIALECTS: Mapping[str, tuple[str, Mapping[tuple[str, str], Operation]]] = {
                 "teiEmbedSparse",
                 "Sparse vectors; 424: the model gives none",
                 ref("TeiEmbedAllRequest"),
-                {200: ref("TeiSparseVectors")},
+                {200: ref("TeiTerms")},
             ),
             ("/decode", "post"): Operation(
                 "teiDecode", "Refused: ids are not decoded", {}, always=501
@@ -495,9 +640,38 @@ DIALECTS: Mapping[str, tuple[str, Mapping[tuple[str, str], Operation]]] = {
             )
         },
     ),
+    "Cohere": (
+        "RankingError",
+        {
+            (f"/v{version}/embed", "post"): Operation(
+                f"cohereEmbedV{version}",
+                "Embeddings of texts, in one type or several",
+                ref("CohereEmbedRequest"),
+                {200: ref("CohereEmbeddings")},
+            )
+            for version in (1, 2)
+        },
+    ),
+    "Jina": (
+        "RankingError",
+        {
+            ("/v1/multi-vector", "post"): Operation(
+                "jinaMultiVector",
+                "Vectors of tokens that are matched one by one; 400: the model gives none",
+                ref("JinaMultiVectorRequest"),
+                {200: ref("JinaMultiVectors")},
+            )
+        },
+    ),
     "vLLM": (
         "OpenAIError",
         {
+            ("/pooling", "post"): Operation(
+                "vllmPooling",
+                "Vectors or scores of texts, or of each of their tokens",
+                ref("VllmPoolingRequest"),
+                {200: ref("VllmPooled")},
+            ),
             **{
                 (path, "post"): Operation(
                     name,

@@ -78,9 +78,7 @@ class SparseVectors(Output):
         if spec.pieces and "text" not in model.accepts:
             raise InvalidInput(f"{SPARSE}.pieces", Reason.NO_PIECES)
         least, size, pieces = spec.min_weight, model.vocab_size, spec.pieces
-        return TermChoice(
-            min(most, size), least, size, of_queries=forms.query_terms, pieces=pieces
-        )
+        return TermChoice(min(most, size), least, size, of_queries=forms.query_terms, pieces=pieces)
 
     def whole(self, architecture: Architecture) -> TermChoice:
         return TermChoice(0, 0.0, architecture.vocab_size, architecture.token_terms)

@@ -8,7 +8,8 @@ from deploy.check import invariants, networking
 from deploy.check.invariants import INVARIANTS, breaches
 from deploy.check.manifests import pod
 from headlight_service.app.health import SERVICES
-from headlight_service.frontends.tei.service_info import NEEDED_TASKS
+from headlight_service.frontends.tei.service_info import OF_TASKS
+from headlight_service.frontends.tei.tei_requests import TASKS
 from tests.deploy.breaking import (
     BULK,
     CPU,
@@ -65,8 +66,7 @@ def test_two_autoscalers_of_one_workload_are_reported(load: Load) -> None:
 def test_the_grpc_route_names_services_that_exist(load: Load) -> None:
     [rule] = one(load("examples/grpcroute"), "GRPCRoute")["spec"]["rules"]
     routed = {match["method"]["service"] for match in rule["matches"]}
-    refused = {name for name, tasks in NEEDED_TASKS.items() if "embed" not in tasks}
-    assert routed == set(SERVICES) - refused
+    assert routed == set(SERVICES) - OF_TASKS | {*TASKS["embed"].services}
 
 
 @pytest.mark.parametrize("kind", ["GRPCRoute", "HTTPRoute"])

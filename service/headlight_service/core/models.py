@@ -147,6 +147,10 @@ class ServedModel:
         """Return whether an output can be requested."""
         return output in self.description.outputs
 
+    def serves(self, *needs: str) -> bool:
+        """Return whether it has one of these tasks, or gives an output of that name."""
+        return self.description.task in needs or any(map(self.gives, needs))
+
     def check_gives(self, output: str, field: str) -> None:
         """Refuse a request for an output that the model does not give.
 
@@ -376,13 +380,13 @@ class Models:
         """Return whether a name is one of a model's."""
         return name in self._addresses
 
-    def get(self, name: str = "", *tasks: str) -> ServedModel:
+    def get(self, name: str = "", *needs: str) -> ServedModel:
         """Return the model that a request names; without a name, the default one.
 
         Args:
             name: one of its names, as name or name@version.
-            tasks: what a request without a name needs; then another model answers if the default
-                one has none of these tasks.
+            needs: tasks or outputs, one of which a request without a name needs; then another model
+                answers if the default one has none of them.
 
         Raises:
             Unavailable: the first model is still being loaded.
@@ -392,9 +396,8 @@ class Models:
             model = self._addresses.get(name)
         else:
             model = self._default
-            if tasks and model is not None and model.description.task not in tasks:
-                fit = (each for each in self._models if each.description.task in tasks)
-                model = next(fit, model)
+            if needs and model is not None and not model.serves(*needs):
+                model = next((each for each in self._models if each.serves(*needs)), model)
         if model is not None:
             return model
         if self._default is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.metadata
 from pathlib import Path
 from typing import Any
 
 import cohere
+import numpy as np
 import pytest
 
 from tests import scorers
@@ -37,6 +39,45 @@ async def test_documents_are_ranked_in_both_versions(several: Service, ranks: Ra
         assert answer.meta.tokens.input_tokens > 40
     for each in first.results:
         assert each.document.text == DOCUMENTS[each.index]
+
+
+async def test_texts_have_vectors_in_both_versions(several: Service) -> None:
+    body: dict[str, Any] = {
+        "model": "docs-rope",
+        "texts": ["read the day", "close a file"],
+        "input_type": "search_query",
+    }
+    types = ["float", "binary", "ubinary", "base64"]
+    with cohere.Client(**options(several)) as client:
+        first = client.embed(**body)
+    async with cohere.AsyncClientV2(**options(several)) as client:
+        second = await client.embed(**body, embedding_types=types)
+        cut = await client.embed(**body, output_dimension=64)
+    vectors = np.array(second.embeddings.float_, np.float32)
+    np.testing.assert_allclose(first.embeddings, vectors, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    bits = np.packbits(vectors > 0, axis=1).astype(int)
+    assert second.embeddings.ubinary == bits.tolist()
+    assert second.embeddings.binary == (bits - 128).tolist()
+    for text, vector in zip(second.embeddings.base64, vectors, strict=True):
+        assert base64.b64decode(text) == vector.tobytes()
+    assert (first.texts, second.texts) == (body["texts"], body["texts"])
+    assert second.meta.billed_units.input_tokens > 6
+    part = vectors[:, :64] / np.linalg.norm(vectors[:, :64], axis=1, keepdims=True)
+    np.testing.assert_allclose(cut.embeddings.float_, part, atol=1e-5)
+
+
+async def test_what_is_not_embedded_is_an_error_of_the_client(several: Service) -> None:
+    image = {"content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}
+    async with cohere.AsyncClientV2(**options(several)) as client:
+        for change, message in (
+            ({"texts": ["a", ""]}, "texts[1]: is empty"),
+            ({"images": ["data:image/png;base64,AA"]}, "images: is not applied here"),
+            ({"inputs": [image]}, "inputs[0]: must be an object as"),
+        ):
+            with pytest.raises(cohere.BadRequestError) as caught:
+                await client.embed(model="docs-rope", input_type="search_query", **change)
+            assert caught.value.body["message"].startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +117,11 @@ def test_a_token(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> No
 
 def test_the_page_runs_as_written(several: Service, ranks: Ranks) -> None:
     page = (ROOT / "docs/clients/cohere.md").read_text(encoding="utf-8")
-    example = page.split("```python\n")[1].split("```")[0]
     known: dict[str, Any] = {}
-    exec(example.replace("127.0.0.1:8000", several.rest), known)
-    results = known["answer"].results
-    assert [(each.index, each.relevance_score) for each in results] == ranks[:2]
+    answers = []
+    for part in page.split("```python\n")[1:]:
+        exec(part.split("```")[0].replace("127.0.0.1:8000", several.rest), known)
+        answers.append(known["answer"])
+    ranked, embedded = answers
+    assert [(each.index, each.relevance_score) for each in ranked.results] == ranks[:2]
+    assert [len(each) for each in embedded.embeddings.ubinary] == [32, 32]

@@ -14,7 +14,7 @@ from headlight.errors import DeadlineExceeded
 from headlight_service.app.health import LIVENESS, READY_NAMES, STARTUP, Readiness
 from headlight_service.app.liveness import LOOK_SECONDS, Liveness
 from headlight_service.app.server_setup import build_health_server
-from headlight_service.frontends.tei.service_info import NEEDED_TASKS
+from headlight_service.frontends.tei.service_info import OF_TASKS
 from tests.service.batching import Clock, Setup, running
 from tests.service.conftest import Serve
 from tests.service.fakes import item
@@ -22,7 +22,7 @@ from tests.service.raw import closed_window
 
 STUCK = 60.0
 # Other names need a model of a task.
-NAMES = (*(name for name in READY_NAMES if name not in NEEDED_TASKS), STARTUP, LIVENESS)
+NAMES = (*(name for name in READY_NAMES if name not in OF_TASKS), STARTUP, LIVENESS)
 
 
 def watched(setup: Setup) -> Liveness:

@@ -307,6 +307,12 @@ def get(path: str, *, shown: bool = True) -> Http:
 
 OPENAI = {"input": TEXT, "model": MODEL}
 RERANK = {"query": OTHER, "documents": PASSAGES}
+COHERE = {
+    "texts": [TEXT, OTHER],
+    "input_type": "search_document",
+    "embedding_types": ["float"],
+    "output_dimension": 8,
+}
 HTTP: dict[str, Exchange] = {
     "openai": post("/v1/embeddings", OPENAI),
     "openai-base64": post(
@@ -385,6 +391,18 @@ HTTP: dict[str, Exchange] = {
     "vllm-score": post("/score", {"text_1": OTHER, "text_2": PASSAGES}),
     "vllm-v1-score": post("/v1/score", {"queries": OTHER, "documents": PASSAGES}),
     "vllm-classify": post("/classify", {"input": PASSAGES}),
+    "vllm-pooling": post("/pooling", {"input": [TEXT, OTHER], "dimensions": 8, "role": "query"}),
+    "vllm-pooling-ids": post(
+        "/pooling", {"input": [5, 17], "task": "token_embed", "encoding_format": "base64"}
+    ),
+    "vllm-pooling-classify": post("/pooling", {"input": OTHER, "task": "classify"}),
+    "cohere-embed": post("/v2/embed", COHERE),
+    "cohere-embed-v1": Http("POST /v1/embed", {"texts": [TEXT]}, shown=False),
+    "cohere-embed-int8": post("/v2/embed", COHERE | {"embedding_types": ["int8"]}),
+    "cohere-embed-images": post("/v2/embed", {"images": ["data:image/png;base64,AA=="]}),
+    "cohere-embed-long": post("/v2/embed", {"texts": [TOO_LONG], "truncate": "NONE"}),
+    "jina-multi-vector": post("/v1/multi-vector", {"input": [TEXT], "input_type": "query"}),
+    "jina-task": post("/v1/embeddings", OPENAI | {"task": "retrieval.query", "dimensions": 8}),
     "rerank-model": post("/v2/rerank", RERANK | {"model": "rerank-v3.5"}),
     "tei-decode": post("/decode", {"ids": [5]}),
     "tei-empty": post("/embed", {"inputs": ""}),

@@ -18,6 +18,7 @@ from headlight_service.frontends.contract.json_answer_forms import base64_text, 
 # a comma, measured on normalised vectors of up to 4,096 dimensions; base64 has 4 characters for 3
 # bytes.
 DECIMAL, BASE64 = 3.2, 4 / 3
+BYTE = 5.0  # of "-128,", the longest number of one byte
 ITEM_BYTES = 64  # of JSON around one item's numbers
 LABEL_BYTES = 24  # of JSON around one label and its score
 BODY_BYTES = 512  # of JSON around all
@@ -31,15 +32,19 @@ class JsonForm:
     """
 
     def __init__(
-        self, limits: Limits, expansion: float = DECIMAL, labels: Sequence[str] = ()
+        self,
+        limits: Limits,
+        expansion: float = DECIMAL,
+        labels: Sequence[str] = (),
+        beside_bytes: int = 0,
     ) -> None:
         """Store the limit of an answer, and what it has.
 
         `expansion`: bytes sent for each byte of its data. `labels`: names beside each input's
-        scores.
+        scores. `beside_bytes`: sent besides, such as the texts.
         """
         self._limit_bytes = limits.max_stream_output_bytes
-        self._expansion = expansion
+        self._expansion, self._beside_bytes = expansion, beside_bytes
         self._label_bytes = sum(LABEL_BYTES + len(orjson.dumps(name)) for name in labels)
         self.size = 0
 
@@ -60,7 +65,7 @@ class JsonForm:
                 **fits,
             )
         overhead = int(prepared.data_bytes * (self._expansion - 1)) + of_labels
-        overhead += ITEM_BYTES * len(prepared.items) + BODY_BYTES
+        overhead += ITEM_BYTES * len(prepared.items) + BODY_BYTES + self._beside_bytes
         self.size = prepared.data_bytes + overhead
         return overhead
 

@@ -17,7 +17,7 @@ from headlight_service.frontends.oip.tensor_answers import TensorForm
 from headlight_service.frontends.oip.tensor_decoding import decode_inputs, field_of
 
 # Names of the core's fields.
-OUTPUTS = ("pooled", "tokens")
+OUTPUTS = ("pooled", "tokens", "sparse", "multi_vector")
 ATTENTION = {
     "layers": "layer",
     "layer_runs": "layer",
@@ -33,7 +33,7 @@ NAMES = {
     **{
         f"outputs.{each}.{name}": f"parameters.{name}"
         for each in OUTPUTS
-        for name in ("dimensions", "normalize", "skip_special")
+        for name in ("dimensions", "normalize", "skip_special", "top_k", "min_weight")
     },
     **{
         f"outputs.attention.{name}": f"parameters.attention_{own}"

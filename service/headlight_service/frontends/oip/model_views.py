@@ -1,7 +1,7 @@
 """The models of the protocol over each served model, and what they say of themselves.
 
 A request without named outputs means all outputs. With attention in the same model, each request
-for a vector would return every map; so vectors, token vectors and attention are models apart.
+for a vector would return every map; so vectors of each kind and attention are models apart.
 """
 
 from __future__ import annotations
@@ -9,23 +9,28 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from headlight.errors import NotFound, Reason
+from headlight.outputs.sparse import INDICES
 from headlight_service.core.models import Models, ServedModel
 from headlight_service.frontends.oip import inference_messages as oip
 
-Kind = Literal["embedding", "scores", "tokens", "attention"]
-# A model that scores gives no pooled vectors.
-SUFFIXES: dict[Kind, str] = {
-    "embedding": "",
-    "scores": "",
-    "tokens": ".tokens",
-    "attention": ".attention",
-}
+Kind = Literal["embedding", "scores", "sparse", "multi_vector", "tokens", "attention"]
 OUTPUTS: dict[Kind, str] = {
     "embedding": "pooled",
     "scores": "scores",
+    "sparse": "sparse",
+    "multi_vector": "multi_vector",
     "tokens": "tokens",
     "attention": "attention",
 }
+# What a model of a task is for: this kind has the model's name alone.
+MAIN: dict[str, Kind] = {
+    "embed": "embedding",
+    "rerank": "scores",
+    "classify": "scores",
+    "sparse": "sparse",
+    "multi_vector": "multi_vector",
+}
+SLICED = ("embedding", "scores", "sparse")  # computed in slices: inputs of any length
 PLATFORM = "headlight_onnx"
 TEXT, IDS, MASK, SEGMENTS = "text", "input_ids", "attention_mask", "token_type_ids"
 # Types of an output's elements in the protocol and in NumPy.
@@ -35,12 +40,14 @@ DATATYPES = {
     "INT8": "i1",
     "UINT8": "u1",
     "INT32": "<i4",
+    "UINT32": "<u4",
     "INT64": "<i8",
 }
 CONFIG_TYPES = {
     "BYTES": oip.TYPE_STRING,
     "INT64": oip.TYPE_INT64,
     "INT32": oip.TYPE_INT32,
+    "UINT32": oip.TYPE_UINT32,
     "FP32": oip.TYPE_FP32,
 }
 
@@ -67,16 +74,21 @@ class View(NamedTuple):
     @property
     def name(self) -> str:
         """Name in the protocol."""
-        return self.model.name + SUFFIXES[self.kind]
+        return self.model.name + self.suffix
+
+    @property
+    def suffix(self) -> str:
+        """What the protocol puts behind each name of the model."""
+        return "" if self.kind == MAIN[self.model.description.task] else f".{self.kind}"
 
     @property
     def max_batch_size(self) -> int:
         """Inputs of one request that are taken whatever their lengths.
 
-        Requests for vectors and scores are computed in slices. Other outputs grow with the lengths.
+        Requests for some are computed in slices. Other outputs grow with the lengths.
         """
         limits = self.model.limits
-        if self.kind in ("embedding", "scores"):
+        if self.kind in SLICED:
             return limits.max_items
         return min(limits.max_items, limits.max_request_tokens // self.model.max_length)
 
@@ -100,13 +112,16 @@ class View(NamedTuple):
             return [Tensor("embedding", "FP32", (-1, shape.pooled_dim))]
         if self.kind == "scores":
             return [Tensor(name, "FP32", (-1, shape.labels)) for name in ("scores", "logits")]
-        main = (
-            Tensor("token_embeddings", "FP32", (-1, -1, shape.dim))
-            if self.kind == "tokens"
-            else Tensor("attention", "FP32", (-1, shape.layers, shape.heads, -1, -1))
-        )
+        if self.kind == "sparse":
+            types = {"sparse": "FP32", INDICES: "UINT32"}
+            return [Tensor(name, datatype, (-1, -1)) for name, datatype in types.items()]
+        main = {
+            "tokens": Tensor("token_embeddings", "FP32", (-1, -1, shape.dim)),
+            "multi_vector": Tensor("multi_vector", "FP32", (-1, -1, shape.multi_vector_dim)),
+            "attention": Tensor("attention", "FP32", (-1, shape.layers, shape.heads, -1, -1)),
+        }
         return [
-            main,
+            main[self.kind],
             Tensor("lengths", "INT32", (-1,)),
             Tensor(IDS, "INT64", (-1, -1)),
             Tensor("offsets", "INT32", (-1, -1, 2)),
@@ -119,11 +134,13 @@ def views(models: Models) -> list[View]:
 
 
 def _views_of(model: ServedModel) -> list[View]:
-    return [
+    """Return the models over one served model, that of its name alone first."""
+    views = [
         View(kind, model)
         for kind, output in OUTPUTS.items()
         if model.gives(output) and not (kind == "scores" and model.description.token_labels)
     ]
+    return sorted(views, key=lambda view: bool(view.suffix))
 
 
 def view_of(models: Models, name: str, version: str) -> View:
@@ -138,13 +155,13 @@ def view_of(models: Models, name: str, version: str) -> View:
         view = next(iter(_views_of(default)), View("tokens", default))  # refused without tokens
     else:
         known = {
-            alias + SUFFIXES[view.kind]: view
+            alias + view.suffix: view
             for view in views(models)
             for alias in models.addresses(view.model)
         }
         if name not in known:
             named = (
-                alias + SUFFIXES[view.kind]
+                alias + view.suffix
                 for view in views(models)
                 for alias, owner in models.by_name.items()
                 if owner is view.model
@@ -153,7 +170,7 @@ def view_of(models: Models, name: str, version: str) -> View:
             raise NotFound(Reason.NOT_SERVED, "model_name", names=served)
         view = known[name]
     if version not in ("", view.model.ref.version):
-        alias = name.removesuffix(SUFFIXES[view.kind])
+        alias = name.removesuffix(view.suffix)
         for other in views(models):
             its = other.kind, other.model.ref.version
             if its == (view.kind, version) and alias in other.model.names:

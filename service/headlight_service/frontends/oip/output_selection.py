@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from headlight.errors import InvalidInput, Phrase, Reason
-from headlight.spec import AXIS_OF, VECTOR_BITS, AttentionSpec, PooledSpec, TokensSpec
+from headlight.spec import (
+    AXIS_OF,
+    VECTOR_BITS,
+    AttentionSpec,
+    MultiVectorSpec,
+    PooledSpec,
+    SparseSpec,
+    TokensSpec,
+)
 from headlight_service.core.requests.request import OutputSpec
 from headlight_service.frontends.oip import inference_messages as oip
 from headlight_service.frontends.oip.model_views import IDS, Kind, View
@@ -17,6 +25,7 @@ from headlight_service.frontends.scoring import SCORES
 DTYPES: dict[Kind, tuple[str, ...]] = {
     "embedding": tuple(VECTOR_BITS),
     "scores": ("float32",),
+    "multi_vector": tuple(VECTOR_BITS),
     "tokens": ("float32", "float16"),
     "attention": ("float32", "float16"),
 }
@@ -91,6 +100,10 @@ def _outputs(
         _refuse_names(kind, known, selected[0])
     if kind == "scores":
         return Outputs(tuple(Wanted(name, name) for name in names), SCORES)
+    if kind == "sparse":
+        terms = SparseSpec(top_k=values.get("top_k"), min_weight=values.get("min_weight", 0.0))
+        output = OutputSpec(pooled=False, sparse=terms)
+        return Outputs(tuple(Wanted(name, name) for name in names), output)
     dtype = one_of("dtype", values.get("dtype"), DTYPES[kind]) or "float32"
     if kind == "embedding":
         spec = PooledSpec(
@@ -109,6 +122,9 @@ def _outputs(
             dtype=cast(Any, dtype),
         )
         output = OutputSpec(pooled=False, tokens=rows, token_info=info)
+    elif kind == "multi_vector":
+        vectors = MultiVectorSpec(dtype=cast(Any, dtype))
+        output = OutputSpec(pooled=False, multi_vector=vectors, token_info=info)
     else:
         attention, places = _attention(values, selected, dtype)
         output = OutputSpec(pooled=False, attention=attention, token_info=info)

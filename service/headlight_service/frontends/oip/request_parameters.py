@@ -37,6 +37,8 @@ EVERYWHERE: dict[str, type] = {
 }
 OPTIONS: dict[Kind, dict[str, type]] = {
     "scores": {},
+    "sparse": {"top_k": int, "min_weight": float},
+    "multi_vector": {"dtype": str},
     "embedding": {"normalize": bool, "dimensions": int, "dtype": str},
     "tokens": {"normalize": bool, "skip_special": bool, "skip_prompt": bool, "dtype": str},
     "attention": {
@@ -49,7 +51,7 @@ OPTIONS: dict[Kind, dict[str, type]] = {
     },
 }
 FORM = {name for options in OPTIONS.values() for name in options}
-NAMES = {str: Phrase.A_STRING, int: Phrase.WHOLE, bool: Phrase.A_BOOLEAN}
+NAMES = {str: Phrase.A_STRING, int: Phrase.WHOLE, float: Phrase.A_NUMBER, bool: Phrase.A_BOOLEAN}
 STATEFUL = ("sequence_id", "sequence_start", "sequence_end")
 
 
@@ -116,8 +118,8 @@ def _value(name: str, parameter: oip.InferParameter, wanted: type) -> Any:
     choice = parameter.WhichOneof("parameter_choice")
     value: Any = None if choice is None else getattr(parameter, choice)
     whole = isinstance(value, int) and not isinstance(value, bool)
-    if wanted is str and whole:  # "0,3" is a list, and 3 its shortest
-        value = str(value)
+    if wanted in (str, float) and whole:  # "0,3" is a list, and 3 its shortest
+        value = wanted(value)
     if name == "truncate" and isinstance(value, bool):  # as text-embeddings-inference has it
         value = "end" if value else "refuse"
     if not isinstance(value, wanted) or (wanted is int and not whole):

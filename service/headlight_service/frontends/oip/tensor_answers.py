@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from headlight.errors import InvalidInput, Reason
 from headlight.interface.scoring import activated
 from headlight.outputs.output import part_name
-from headlight.outputs.tokens import row_count, rows_of
+from headlight.outputs.sparse import INDICES
 from headlight.results import ModelRef, TokenList
+from headlight.runtime.encode_items import EncodeItem
 from headlight.runtime.values import Ids
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.oip import inference_messages as oip
@@ -29,6 +30,7 @@ NUMBER_TYPES = {
     "int8": "INT8",
     "binary": "INT8",
     "ubinary": "UINT8",
+    "uint32": "UINT32",
 }
 # The tensor of the answer that each output is.
 TENSORS = {
@@ -37,6 +39,9 @@ TENSORS = {
     "attention": "attention",
     "scores": "scores",
     "logits": "scores",
+    "sparse": "sparse",
+    INDICES: INDICES,
+    "multi_vector": "multi_vector",
 }
 ITEM_BYTES = {name: np.dtype(kind).itemsize for name, kind in DATATYPES.items()}
 
@@ -85,24 +90,18 @@ class TensorForm:
         )
         response.parameters["token_count"].int64_param = answer.prepared.tokens
         response.parameters["bundle_sha256"].string_param = self._ref.bundle_sha256
-        main = _main(answer)
+        arrays = {
+            name: parts
+            for output, _ in answer.prepared.selection.outputs()
+            for name, parts in answer.arrays(output.name).items()
+        }
         for each, (shape, datatype) in zip(self._wanted, self._tensors, strict=True):
             response.outputs.add(name=each.name, datatype=datatype, shape=shape)
-            parts = _parts(each, main, answer.prepared)
+            parts = _parts(each, arrays, answer.prepared)
             if each.source == "scores":
                 parts = list(activated(np.stack(parts), self._activation))
             response.raw_output_contents.append(_padded(parts, shape, DATATYPES[datatype]))
         return response
-
-
-def _main(answer: Answer) -> Sequence[NDArray[Any]]:
-    """Return the main output of each input, without padding."""
-    if "pooled" in answer.prepared.selection:
-        [vectors] = answer.pooled()
-        return list(vectors)
-    names = ("scores", "tokens", "attention")
-    name = next(each for each in names if each in answer.prepared.selection)
-    return [result[name] for result in answer.results]
 
 
 def _tensor(each: Wanted, prepared: Prepared) -> tuple[tuple[int, ...], str]:
@@ -110,7 +109,7 @@ def _tensor(each: Wanted, prepared: Prepared) -> tuple[tuple[int, ...], str]:
 
     Its extents are the number of inputs, and those of the longest.
     """
-    count, rows = len(prepared.items), max(map(row_count, prepared.items))
+    count, rows = len(prepared.items), max(map(_row_count, prepared.items))
     if each.source not in TENSORS:
         longest = {"lengths": (), IDS: (rows,)}.get(each.source, (rows, 2))
         return (count, *longest), "INT64" if each.source == IDS else "INT32"
@@ -127,20 +126,32 @@ def _tensor(each: Wanted, prepared: Prepared) -> tuple[tuple[int, ...], str]:
 
 
 def _parts(
-    each: Wanted, main: Sequence[NDArray[Any]], prepared: Prepared
+    each: Wanted, arrays: Mapping[str, Sequence[NDArray[Any]]], prepared: Prepared
 ) -> Sequence[NDArray[Any]]:
-    """Return one output of each input, without padding."""
+    """Return one output of each input, without padding; `arrays`: those of the core, by tensor."""
     items = prepared.items
     if each.source == "lengths":
-        return [np.array(row_count(item)) for item in items]
+        return [np.array(_row_count(item)) for item in items]
     if each.source == IDS:
-        return [_chosen(item.ids, rows_of(item)) for item in items]
+        return [_chosen(item.ids, _rows_of(item)) for item in items]
     if each.source == "offsets":
         return [
-            _offsets(tokens.info, rows_of(item))
+            _offsets(tokens.info, _rows_of(item))
             for tokens, item in zip(prepared.inputs, items, strict=True)
         ]
-    return main if each.place is None else [part[each.place] for part in main]
+    parts = arrays[TENSORS[each.source]]
+    return parts if each.place is None else [part[each.place] for part in parts]
+
+
+def _rows_of(item: EncodeItem) -> Ids | None:
+    """Return the tokens of an input that have a row in its answer; None: all."""
+    rows: Ids | None = item.places.get("tokens", item.places.get("multi_vector"))
+    return rows
+
+
+def _row_count(item: EncodeItem) -> int:
+    rows = _rows_of(item)
+    return len(item.ids) if rows is None else len(rows)
 
 
 def _offsets(info: TokenList | None, rows: Ids | None) -> NDArray[np.int32]:

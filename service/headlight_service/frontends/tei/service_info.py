@@ -8,15 +8,11 @@ from headlight import __version__
 from headlight_service.core.models import Models, ServedModel
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Pair, Request
-from headlight_service.frontends.tei.tei_requests import auto_truncate
+from headlight_service.frontends.tei.tei_requests import TASKS, auto_truncate
 
 POOLINGS = {"last": "last_token"}  # that have another name in the contract
-# Services of tei.v1 that need a model of one of these tasks. The others serve any model.
-NEEDED_TASKS = {
-    "tei.v1.Embed": {"embed", "sparse"},
-    "tei.v1.Predict": {"classify", "rerank"},
-    "tei.v1.Rerank": {"rerank"},
-}
+# Services of tei.v1 that need a model of some tasks. The others serve any model.
+OF_TASKS = {name for task in TASKS.values() for name in task.services}
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
 
 
@@ -27,7 +23,7 @@ class ServiceInfo:
     Attributes:
         model_id: the first of the model's names.
         model_sha: hex digest of its bundle.
-        task: what the model does: "embed", "rerank" or "classify".
+        task: what the model does, among TASKS.
         labels: of a model that classifies or ranks.
         pooling: how the bundle pools token vectors.
         max_concurrent_requests: texts of the maximum length that the queue holds.
@@ -74,8 +70,8 @@ def service_info(model: ServedModel, tokenization_workers: int) -> ServiceInfo:
 
 def unserved(models: Models) -> set[str]:
     """Return the services that refuse every call, because no model has such a task."""
-    tasks = {model.description.task for model in models.all}
-    return {name for name, needed in NEEDED_TASKS.items() if not needed & tasks}
+    tasks = [TASKS[model.description.task] for model in models.all]
+    return OF_TASKS.difference(*(task.services for task in tasks))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,10 @@ from headlight.description import ModelDescription
 from headlight.outputs.sparse import INDICES
 from headlight.reasons import Phrase, Reason
 from headlight.refusals import Code, Edge, Refusal
+from headlight.runtime.encode_items import ItemResult
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
-from headlight.spec import PooledSpec, SparseSpec
+from headlight.spec import InputRole, MultiVectorSpec, PooledSpec, SparseSpec
 from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import OutputSpec, Request
@@ -24,7 +25,33 @@ NO_DECODING = "the service turns no ids into text; decode with the model's token
 Direction = Literal["right", "left"]
 CUTS: dict[Direction, Truncation] = {"right": "cut_end", "left": "cut_start"}
 TOKEN_VECTORS = OutputSpec(pooled=False, tokens=True)
+MULTI_VECTORS = OutputSpec(pooled=False, multi_vector=MultiVectorSpec())
 TERMS = OutputSpec(pooled=False, sparse=SparseSpec())
+
+
+class Task(NamedTuple):
+    """The part of text-embeddings-inference that serves a task.
+
+    Attributes:
+        model_type: its name for such a model.
+        services: those of tei.v1 that take it.
+        method: the method of tei.v1 to call, or several.
+        path: the path to post to.
+    """
+
+    model_type: str
+    services: tuple[str, ...]
+    method: str
+    path: str
+
+
+TASKS: Mapping[str, Task] = {
+    "embed": Task("embedding", ("tei.v1.Embed",), "tei.v1.Embed", "/embed"),
+    "rerank": Task("reranker", ("tei.v1.Rerank", "tei.v1.Predict"), "tei.v1.Rerank", "/rerank"),
+    "classify": Task("classifier", ("tei.v1.Predict",), "tei.v1.Predict", "/predict"),
+    "sparse": Task("embedding", ("tei.v1.Embed",), "tei.v1.Embed/EmbedSparse", "/embed_sparse"),
+    "multi_vector": Task("embedding", ("tei.v1.Embed",), "tei.v1.Embed/EmbedAll", "/embed_all"),
+}
 # Words of the contract: without prompts as texts, and with its own name of truncation.
 SENTENCES: Mapping[Reason | Phrase, str] = {
     Reason.NO_PROMPTS: "is not a prompt of this model; it has none",
@@ -39,6 +66,7 @@ NAMES = {
     "outputs.pooled.normalize": "normalize",
     "outputs.tokens": "inputs",
     "outputs.sparse": "inputs",
+    "outputs.multi_vector": "inputs",
 }
 ONE_TEXT = Edge(
     SENTENCES,
@@ -113,11 +141,11 @@ def tokenize_request(
     )
 
 
-def gives_no(model: ModelDescription, what: str, calls: Mapping[str, str]) -> str:
-    """Return the refusal of a call for another task; `calls` has that of each task."""
+def gives_no(model: ModelDescription, what: str, call: str) -> str:
+    """Return the refusal of a call for another task; `call` is the one for this model's."""
     args = {"what": what, "names": ", ".join(model.outputs)}
     problem = ONE_TEXT.message(Refusal(Code.INTERNAL, (), Reason.GIVES_NO, args))
-    return f"{problem}; call {calls[model.task]}"
+    return f"{problem}; call {call}"
 
 
 def terms_of(answer: Answer) -> Iterator[tuple[NDArray[np.uint32], Floats]]:
@@ -125,3 +153,16 @@ def terms_of(answer: Answer) -> Iterator[tuple[NDArray[np.uint32], Floats]]:
     for result in answer.results:
         count = np.count_nonzero(result["sparse"])
         yield result[INDICES][:count], result["sparse"][:count]
+
+
+def token_output(model: ServedModel) -> tuple[OutputSpec, InputRole | None]:
+    """Return what EmbedAll gives of a model: projected vectors of documents, or token vectors."""
+    if model.gives("multi_vector"):
+        return MULTI_VECTORS, "document"
+    return TOKEN_VECTORS, None
+
+
+def token_vectors(result: ItemResult) -> Floats:
+    """Return the vectors of one input that EmbedAll gives."""
+    vectors: Floats = result["multi_vector" if "multi_vector" in result else "tokens"]
+    return vectors

@@ -77,6 +77,24 @@ def test_dimensions_cut_the_vector() -> None:
         assert len(reply.json["data"][0]["embedding"]) == 2
 
 
+def test_a_role_chooses_a_prompt_and_so_does_a_task_of_jina() -> None:
+    with http_service(FakeRuntime(prompts={"query": "q q ", "passage": "p ", "x": ""})) as service:
+        for fields, tokens in (
+            ({"role": "query"}, 3),
+            ({"role": "document"}, 2),
+            ({"task": "retrieval.query"}, 3),
+            ({"task": "retrieval.passage"}, 2),
+            ({"task": "passage"}, 2),
+            ({"task": "retrieval.query", "prompt_name": "x"}, 1),
+            ({"task": None, "role": None}, 1),
+        ):
+            answer = embeddings(service, "a", **fields).json
+            assert answer["usage"]["prompt_tokens"] == tokens, fields
+        for fields in ({"role": "passage"}, {"task": "text-matching"}):
+            refused = embeddings(service, "a", **fields)
+            assert (refused.status, error_of(refused)["param"]) == (400, *fields)
+
+
 def test_a_prompt_is_chosen_by_its_name() -> None:
     with http_service(FakeRuntime(prompts={"query": "q q "})) as service:
         assert embeddings(service, "a", prompt_name="query").json["usage"]["prompt_tokens"] == 3
@@ -175,7 +193,7 @@ def test_an_untrained_width_has_a_warning(dimensions: int | None, warns: bool) -
     [
         ("/embeddings", "let the client's base URL end in /v1"),
         ("/v1/v1/embeddings", "leave /v1 off the client's base URL"),
-        ("/v1/embed", "there is /embed: leave /v1 off the client's base URL"),
+        ("/v1/embed_all", "there is /embed_all: leave /v1 off the client's base URL"),
     ],
 )
 def test_a_wrong_base_url_is_named(path: str, says: str) -> None:

@@ -272,6 +272,13 @@ def test_tokens_are_not_classified_as_texts(tmp_path_factory: pytest.TempPathFac
     ):
         reply = service.ask("/predict", {"inputs": "a text"})
         assert refused(reply, 422, "Validation").startswith("model: has scores of each token")
+        reply = service.ask("/pooling", {"input": "a text", "task": "classify"})
+        assert reply.json["message"].startswith("task: has scores of each token")
+        expected = runtime.scores(["b", "a text"])
+        for fields, values in (({}, "values"), ({"use_activation": False}, "logits")):
+            found = service.ask("/pooling", {"input": ["b", "a text"], **fields}).json["data"]
+            for ours, theirs in zip(found, expected, strict=True):
+                np.testing.assert_allclose(ours["data"], getattr(theirs, values), atol=1e-5)
 
 
 def test_a_model_for_vectors_ranks_nothing() -> None:
@@ -339,6 +346,11 @@ def test_texts_are_classified_as_by_vllm(labelling: HttpService, classifying: Ru
     assert found["label"] == expected.labels[int(expected.logits.argmax())]
     np.testing.assert_allclose(found["probs"], expected.values, atol=1e-6)
     assert found["num_classes"] == len(found["probs"]) == 3
+    for fields, values in (({}, expected.values), ({"use_activation": False}, expected.logits)):
+        pooled = labelling.ask("/pooling", body | fields).json["data"][1]
+        np.testing.assert_allclose(pooled["data"], values, atol=1e-5)
+    reply = labelling.ask("/pooling", body | {"task": "token_classify"})
+    assert reply.json["message"].startswith("task: this model has scores of a text")
 
 
 def test_the_names_of_labels_count_in_the_size_of_an_answer(classifying: Runtime) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from headlight import __version__
 from headlight_service.frontends.oip import inference_messages as oip
 from tests.service.calls import refused
 from tests.service.conftest import Serve
-from tests.service.fakes import HEADS, LAYERS, MAX_LENGTH, FakeRuntime
+from tests.service.fakes import ARCHITECTURE, HEADS, LAYERS, MAX_LENGTH, FakeRuntime
 from tests.service.frontends.oip.inference_calls import (
     ATTENTION,
     FAKE,
@@ -84,6 +85,21 @@ async def test_without_attention_there_are_two_models(serve: Serve) -> None:
         listed = await stub.RepositoryIndex(oip.RepositoryIndexRequest())
         assert [each.name for each in listed.models] == [FAKE, TOKENS]
         await refused(stub.ModelInfer(of_texts("a", model=ATTENTION)), grpc.StatusCode.NOT_FOUND)
+
+
+async def test_the_name_alone_is_of_what_the_model_is_for(serve: Serve) -> None:
+    shape = dataclasses.replace(ARCHITECTURE, terms=True, multi_vector_dim=4)
+    outputs = ("pooled", "tokens", "sparse", "multi_vector", "token_info")
+    for task, kind in (("embed", "embedding"), ("multi_vector", "multi_vector")):
+        runtime = FakeRuntime(architecture=shape, outputs=outputs, task=task, attend=False)
+        async with serve(runtime) as service:
+            stub = InferenceStub(service.channel)
+            listed = await stub.RepositoryIndex(oip.RepositoryIndexRequest())
+            told = await stub.ModelMetadata(oip.ModelMetadataRequest())
+        kinds = ["embedding", "sparse", "multi_vector", "tokens"]
+        kinds.remove(kind)
+        assert [each.name for each in listed.models] == [FAKE, *(f"{FAKE}.{k}" for k in kinds)]
+        assert (told.name, told.outputs[0].name) == (FAKE, kind)
 
 
 @pytest.mark.parametrize("name", REFUSED)

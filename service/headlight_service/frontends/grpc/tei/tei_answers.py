@@ -16,7 +16,7 @@ from headlight_service.frontends.contract.answer_encoding import raw
 from headlight_service.frontends.grpc.tei import tei_messages as pb
 from headlight_service.frontends.scoring import Scored, scored
 from headlight_service.frontends.tei.service_info import ComputeReport, compute_report
-from headlight_service.frontends.tei.tei_requests import terms_of
+from headlight_service.frontends.tei.tei_requests import terms_of, token_vectors
 from headlight_service.frontends.tei.token_table import token_rows
 
 METADATA_BYTES = 128  # at most, with the tag and length of the numbers
@@ -39,7 +39,7 @@ class VectorForm:
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, details: object = None) -> int:
         """Return the bytes beside the numbers. Raises InvalidInput: the answer is too large."""
         overhead = METADATA_BYTES
-        if "tokens" in prepared.selection:
+        if "tokens" in prepared.selection or "multi_vector" in prepared.selection:
             overhead += ROW_BYTES * prepared.tokens
         if "sparse" in prepared.selection:
             overhead += ROW_BYTES * prepared.selection["sparse"].terms
@@ -62,10 +62,10 @@ class VectorForm:
                 for term, value in zip(*terms, strict=True)
             ]
             return pb.EmbedSparseResponse(sparse_embeddings=values).SerializeToString() + rest
-        if "tokens" not in result:
+        if "pooled" in result:
             return packed(result["pooled"]) + rest
         # The other responses have their metadata in the same field.
-        return b"".join([*map(_row, result["tokens"]), rest])
+        return b"".join([*map(_row, token_vectors(result)), rest])
 
 
 class ScoresForm:

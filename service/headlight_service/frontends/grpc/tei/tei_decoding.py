@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from google.protobuf.message import Message
+
 from headlight.errors import InvalidInput, Phrase, Reason
+from headlight.spec import InputRole
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.request import Input, Pair, Request
 from headlight_service.frontends.grpc.tei import tei_messages as pb
@@ -17,9 +20,9 @@ from headlight_service.frontends.grpc.transport.grpc_call import Call
 from headlight_service.frontends.scoring import SCORES, check_ranks, check_scores
 from headlight_service.frontends.tei.tei_requests import (
     TERMS,
-    TOKEN_VECTORS,
     Direction,
     pooled_output,
+    token_output,
     tokenize_request,
     truncation_of,
 )
@@ -30,18 +33,29 @@ DIRECTIONS: dict[int, Direction] = {
 }
 
 
+def needs_of(message: Message) -> tuple[str, ...]:
+    """Return what a message to Embed, EmbedAll or EmbedSparse needs of a model: one of these."""
+    if isinstance(message, pb.EmbedSparseRequest):
+        return ("sparse",)
+    return ("embed", "multi_vector") if isinstance(message, pb.EmbedAllRequest) else ("embed",)
+
+
 def decode_embed(
     message: pb.EmbedRequest | pb.EmbedAllRequest | pb.EmbedSparseRequest,
     model: ServedModel,
     call: Call,
 ) -> tuple[Request, VectorForm]:
     """Return the request of a message to Embed, EmbedAll or EmbedSparse. Raises InvalidInput."""
-    outputs = TERMS if isinstance(message, pb.EmbedSparseRequest) else TOKEN_VECTORS
+    role: InputRole | None = None
     if isinstance(message, pb.EmbedRequest):
         outputs = pooled_output(
             normalize=message.normalize if message.HasField("normalize") else True,
             dimensions=message.dimensions if message.HasField("dimensions") else None,
         )
+    elif isinstance(message, pb.EmbedAllRequest):
+        outputs, role = token_output(model)
+    else:
+        outputs = TERMS
     with counted(model):
         direction = _direction(message)
     request = Request(
@@ -53,6 +67,7 @@ def decode_embed(
         client=call.client,
         prompt_name=message.prompt_name if message.HasField("prompt_name") else None,
         truncation=truncation_of(message.truncate, direction, model),
+        role=role,
     )
     return request, VectorForm(model, request)
 

@@ -24,6 +24,7 @@ from headlight_service.frontends.grpc.tei.tei_decoding import (
     decode_predict,
     decode_rerank,
     decode_tokenize,
+    needs_of,
 )
 from headlight_service.frontends.grpc.tei.tei_streams import LabelStream, TokenStream, VectorStream
 from headlight_service.frontends.grpc.transport.grpc_call import Call
@@ -33,23 +34,12 @@ from headlight_service.frontends.tei.tei_requests import (
     NO_DECODING,
     ONE_TEXT,
     SEVERAL_TEXTS,
+    TASKS,
     gives_no,
 )
 
 ONLY_HTTP = ("pooling", "labels", "auto_truncate")  # parts of the description
-MODEL_TYPES = {
-    "embed": pb.MODEL_TYPE_EMBEDDING,
-    "rerank": pb.MODEL_TYPE_RERANKER,
-    "classify": pb.MODEL_TYPE_CLASSIFIER,
-    "sparse": pb.MODEL_TYPE_EMBEDDING,
-}
 NO_RANK_STREAM = "a ranking needs all texts: call tei.v1.Rerank with them in one message"
-CALLS = {
-    "embed": "tei.v1.Embed",
-    "rerank": "tei.v1.Rerank",
-    "classify": "tei.v1.Predict",
-    "sparse": "tei.v1.Embed/EmbedSparse",
-}
 
 
 class TeiServicer:
@@ -73,7 +63,8 @@ class TeiServicer:
         for name in ONLY_HTTP:
             del told[name]
         self._replies.add(call, on_cut=count_stalled(model))
-        return pb.InfoResponse(model_type=MODEL_TYPES[told.pop("task")], **told)
+        model_type = f"MODEL_TYPE_{TASKS[told.pop('task')].model_type.upper()}"
+        return pb.InfoResponse(model_type=model_type, **told)
 
     def Embed(self, request: pb.EmbedRequest, call: Call) -> bytes:
         return self._vectors(request, call)
@@ -128,7 +119,7 @@ class TeiServicer:
         self._streams.drain()
 
     def _vectors(self, request: pb.EmbedRequest | pb.EmbedAllRequest, call: Call) -> bytes:
-        call.edge, model = ONE_TEXT, self._pipeline.models.get("", "embed")
+        call.edge, model = ONE_TEXT, self._pipeline.models.get("", *needs_of(request))
         return self._answered(call, model, *decode_embed(request, model, call))
 
     def _labels(self, request: pb.PredictRequest | pb.PredictPairRequest, call: Call) -> bytes:
@@ -153,10 +144,10 @@ class TeiServicer:
         stream = kind(self._pipeline, call, self._stall_seconds)
         await self._streams.serve(stream, requests, call)
 
-    def _model_for(self, what: str, *tasks: str) -> ServedModel:
-        """Return the model. Raises NotServed: it has none of these tasks, and gives no `what`."""
-        model = self._pipeline.models.get("", *tasks)
-        if model.description.task not in tasks:
+    def _model_for(self, what: str, *needs: str) -> ServedModel:
+        """Return the model. Raises NotServed: it serves none of these, and gives no `what`."""
+        model = self._pipeline.models.get("", *needs)
+        if not model.serves(*needs):
             raise _gives_no(model, what)
         return model
 
@@ -174,5 +165,5 @@ class TeiServicer:
 
 
 def _gives_no(model: ServedModel, what: str) -> NotServed:
-    problem = gives_no(model.description, what, CALLS)
+    problem = gives_no(model.description, what, TASKS[model.description.task].method)
     return NotServed(problem, grpc.StatusCode.FAILED_PRECONDITION)

@@ -16,6 +16,7 @@ from headlight_service.frontends.grpc.tei.tei_decoding import (
     decode_embed,
     decode_predict,
     decode_tokenize,
+    needs_of,
 )
 from headlight_service.frontends.scoring import LABELLING
 
@@ -27,7 +28,7 @@ class VectorStream(RequestStream[Message, Message]):
 
     def decode(self, request: Any) -> Decoded[Message]:
         sparse = isinstance(request, pb.EmbedSparseRequest)
-        model = self._pipeline.models.get("", "sparse" if sparse else "embed")
+        model = self._pipeline.models.get("", *needs_of(request))
         decoded, form = decode_embed(request, model, self._call)
         response: type[Message] = pb.EmbedSparseResponse if sparse else pb.EmbedAllResponse
         if isinstance(request, pb.EmbedRequest):

@@ -7,14 +7,19 @@ from typing import Any
 
 from headlight.errors import Code, InvalidInput, Phrase, Reason
 from headlight.refusals import Edge
-from headlight.runtime.tokenization.input_checks import Truncation
+from headlight.spec import InputRole
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, Request
 from headlight_service.frontends.http.dialects.fields import (
+    encoding_format,
     optional,
     outputs_of,
+    reading_of,
     requested_model,
+    role_in,
+    truncation_in,
+    width_warnings,
 )
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
@@ -31,10 +36,10 @@ PROTOCOL = "openai"
 TYPES = {401: "invalid_request_error", 429: "rate_limit_error"}  # else by the status's class
 CODES = {Code.UNAUTHENTICATED: "invalid_api_key", Code.NOT_FOUND: "model_not_found"}
 CODES_BY_STATUS = {429: "rate_limit_exceeded", 504: "timeout"}
-TRUNCATE: Mapping[str, Truncation] = {
-    "none": "refuse",
-    "start": "cut_start",
-    "end": "cut_end",
+# Of Jina: what its models are asked to tell apart, as roles.
+TASKS: Mapping[str, InputRole | None] = {
+    "retrieval.query": "query",
+    "retrieval.passage": "document",
 }
 EDGE = Edge(
     names={
@@ -112,33 +117,28 @@ def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Req
     """Return the model, the request and the form of the vectors."""
     model = requested_model(exchange, body, "embed")
     with counted(model):
-        form = optional(body, "encoding_format", str, Phrase.FLOAT_OR_BASE64) or "float"
-        if form not in ("float", "base64"):
-            raise InvalidInput("encoding_format", Reason.MUST_BE, kind=Phrase.FLOAT_OR_BASE64)
+        form = encoding_format(body)
         if "input" not in body:
             raise InvalidInput("input", Reason.MISSING_INPUT)
         dimensions = optional(body, "dimensions", int, Phrase.WHOLE)
+        name = optional(body, "task", str, Phrase.TEXT)
+        reading = reading_of(name, "task", model, TASKS)
         request = Request(
             decode_inputs(body["input"], model),
             outputs_of(dimensions),
             model.key,
-            prompt_name=optional(body, "prompt_name", str, Phrase.TEXT),
-            truncation=_truncation(optional(body, "truncate", str, Phrase.ENDS)),
+            prompt_name=optional(body, "prompt_name", str, Phrase.TEXT) or reading.prompt_name,
+            truncation=truncation_in(body),
+            role=role_in(body) or reading.role,
         )
     return model, request, form
-
-
-def _truncation(name: str | None) -> Truncation | None:
-    if name is not None and name.lower() not in TRUNCATE:
-        raise InvalidInput("truncate", Reason.MUST_BE_ONE_OF, names=", ".join(TRUNCATE))
-    return None if name is None else TRUNCATE[name.lower()]
 
 
 def _list(model: ServedModel, answer: Answer, form: str) -> Response:
     [vectors] = answer.pooled()
     shown = base64_of if form == "base64" else lists_of
     tokens = answer.prepared.tokens
-    warnings = _warnings(model, vectors.shape[1])
+    warnings = width_warnings(model, vectors.shape[1])
     return json_response(
         {
             "object": "list",
@@ -151,19 +151,6 @@ def _list(model: ServedModel, answer: Answer, form: str) -> Response:
             **({"warnings": warnings} if warnings else {}),
         }
     )
-
-
-def _warnings(model: ServedModel, width: int) -> list[str]:
-    """Return a warning if vectors were cut to a width that the model was not trained for."""
-    manifest = model.runtime.bundle.manifest
-    whole, trained = manifest.architecture.pooled_dim, manifest.dimensions
-    if width in (whole, *trained):
-        return []
-    widths = ", ".join(map(str, sorted({*trained, whole})))
-    return [
-        f"dimensions: {width} is not among the widths that this model was trained for, as far as "
-        f"it says: {widths}; search with such vectors may find less"
-    ]
 
 
 async def _models(exchange: Exchange) -> Response:

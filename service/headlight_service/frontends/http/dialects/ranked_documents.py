@@ -15,8 +15,10 @@ from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, Pair, Request
 from headlight_service.frontends.http.dialects.fields import (
     INSTRUCTION,
+    check_applied,
     instruction_of,
     most_returned,
+    object_texts,
     optional,
     requested_model,
 )
@@ -91,11 +93,10 @@ def decode(exchange: Exchange, body: dict[str, Any]) -> Ranking:
         query = body.get("query")
         if type(query) is not str:
             raise InvalidInput("query", Reason.MUST_BE, kind=Phrase.TEXT)
-        texts = _texts(body.get("documents"), model)
+        texts = object_texts(body.get("documents"), "documents", model)
         top_n = most_returned(body, "top_n")
         instruction = instruction_of(body, model)
-        if body.get("rank_fields") not in (None, [], ["text"]):
-            raise InvalidInput("rank_fields", Reason.NOT_APPLIED)
+        check_applied(body, {"rank_fields": ([], ["text"])})
         spans = optional(body, "relevant_spans", dict, Phrase.OBJECT)  # of Cohere
         if spans is not None and spans.get("mode") != "disabled":
             raise InvalidInput("relevant_spans", Reason.NOT_APPLIED)
@@ -110,20 +111,6 @@ def decode(exchange: Exchange, body: dict[str, Any]) -> Ranking:
             with_documents=_flag(body, "return_documents", False),
             by_place="property" in body,
         )
-
-
-def _texts(documents: Any, model: ServedModel) -> list[str]:
-    if not isinstance(documents, list):
-        raise InvalidInput("documents", Reason.MUST_BE, kind=Phrase.DOCUMENTS)
-    if not documents:
-        raise InvalidInput("documents", Reason.NO_ENTRIES)
-    model.check_items("documents", len(documents))
-    texts: list[Any] = [each.get("text") if isinstance(each, dict) else each for each in documents]
-    for at, text in enumerate(texts):
-        if type(text) is not str:
-            kind = Phrase.DOCUMENT
-            raise InvalidInput(f"documents[{at}]", Reason.MUST_BE, kind=kind)
-    return texts
 
 
 def _flag(body: dict[str, Any], name: str, usual: bool) -> bool:

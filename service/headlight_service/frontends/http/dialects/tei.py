@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from array import array
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, NoReturn
 
 from headlight.errors import Code, InvalidInput, Phrase, Reason, renamed
 from headlight.interface.scoring import pair_names
 from headlight.refusals import Path
-from headlight.runtime.tokenization.input_checks import too_many_tokens
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import (
@@ -18,10 +16,9 @@ from headlight_service.core.requests.request import (
     OutputSpec,
     Pair,
     Request,
-    TokenIds,
 )
 from headlight_service.frontends.http.dialects import ranked_documents
-from headlight_service.frontends.http.dialects.fields import most_returned, optional
+from headlight_service.frontends.http.dialects.fields import ids_or_texts, most_returned, optional
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Headers, Refusal, refused
@@ -31,12 +28,14 @@ from headlight_service.frontends.tei.service_info import compute_report, service
 from headlight_service.frontends.tei.tei_requests import (
     NO_DECODING,
     SEVERAL_TEXTS,
+    TASKS,
     TERMS,
-    TOKEN_VECTORS,
     Direction,
     gives_no,
     pooled_output,
     terms_of,
+    token_output,
+    token_vectors,
     tokenize_request,
     truncation_of,
 )
@@ -51,7 +50,6 @@ DIRECTIONS: dict[str, Direction] = {
     "Right": "right",
     "right": "right",
 }
-LARGEST_ID = (1 << 63) - 1
 # Status and type of an error, by the kind of failure; see docs/errors.md for the statuses.
 ERRORS: dict[Code | None, tuple[int, str]] = {
     Code.INVALID_INPUT: (422, "Validation"),
@@ -60,18 +58,6 @@ ERRORS: dict[Code | None, tuple[int, str]] = {
     Code.INTERNAL: (424, "Backend"),
 }
 TYPES = {424: "Backend", 429: "Overloaded", 501: "Backend", 503: "Unhealthy"}
-MODEL_TYPES = {
-    "embed": "embedding",
-    "rerank": "reranker",
-    "classify": "classifier",
-    "sparse": "embedding",
-}
-CALLS = {  # by task
-    "embed": "POST /embed",
-    "rerank": "POST /rerank",
-    "classify": "POST /predict",
-    "sparse": "POST /embed_sparse",
-}
 TERM_BYTES = 5.0  # of JSON for each byte of a term and its weight
 
 
@@ -106,7 +92,12 @@ def encode_error(refusal: Refusal) -> Response:
 
 async def _any(exchange: Exchange) -> Response:
     task = exchange.door.pipeline.models.get().description.task
-    others = {"rerank": _rerank, "classify": _predict, "sparse": _embed_sparse}
+    others = {
+        "rerank": _rerank,
+        "classify": _predict,
+        "sparse": _embed_sparse,
+        "multi_vector": _embed_all,
+    }
     if task in others:
         return await others[task](exchange)
     answer = await exchange.decoded(_any_request)
@@ -143,26 +134,30 @@ def _embed_request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedMode
         outputs = pooled_output(
             normalize=True if normalize is None else normalize, dimensions=dimensions
         )
-        return model, _request(model, _inputs(body.get("inputs"), model), outputs, body)
+        return model, _request(model, ids_or_texts(body, "inputs", model), outputs, body)
 
 
 async def _embed_all(exchange: Exchange) -> Response:
     model, request = await exchange.decoded(_embed_all_request)
     answer, headers = await _answered(exchange, model, request)
-    tokens = [result["tokens"] for result in answer.results]
+    vectors = map(token_vectors, answer.results)
     return await exchange.encoded(
-        lambda: json_response([*map(lists_of, tokens)], headers=headers), answer.prepared.data_bytes
+        lambda: json_response([*map(lists_of, vectors)], headers=headers),
+        answer.prepared.data_bytes,
     )
 
 
 def _embed_all_request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request]:
-    model = exchange.door.pipeline.models.get("", "embed")
+    model = exchange.door.pipeline.models.get("", "embed", "multi_vector")
     with counted(model):
-        return model, _request(model, _inputs(body.get("inputs"), model), TOKEN_VECTORS, body)
+        outputs, role = token_output(model)
+        request = _request(model, ids_or_texts(body, "inputs", model), outputs, body)
+        request.role = role
+        return model, request
 
 
 async def _embed_sparse(exchange: Exchange) -> Response:
-    _check_task(exchange, "sparse vectors", "sparse")
+    _check_serves(exchange, "sparse vectors", "sparse")
     model, request = await exchange.decoded(_embed_sparse_request)
     form = JsonForm(model.limits, TERM_BYTES)
     answer, headers = await _answered(exchange, model, request, form)
@@ -180,7 +175,7 @@ async def _embed_sparse(exchange: Exchange) -> Response:
 def _embed_sparse_request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request]:
     model = exchange.door.pipeline.models.get("", "sparse")
     with counted(model):
-        return model, _request(model, _inputs(body.get("inputs"), model), TERMS, body)
+        return model, _request(model, ids_or_texts(body, "inputs", model), TERMS, body)
 
 
 async def _similarity(exchange: Exchange) -> Response:
@@ -231,7 +226,7 @@ async def _tokenize(exchange: Exchange) -> Response:
 def _tokenize_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Request, TokenLists]:
     model = exchange.door.pipeline.models.get()
     with counted(model):
-        texts = _inputs(body.get("inputs"), model)
+        texts = ids_or_texts(body, "inputs", model)
         if not all(isinstance(text, str) for text in texts):
             raise InvalidInput("inputs", Reason.MUST_BE, kind=Phrase.TEXT_OR_TEXTS)
         add = optional(body, "add_special_tokens", bool, Phrase.TRUE_OR_FALSE)
@@ -261,13 +256,13 @@ async def _info(exchange: Exchange) -> Response:
     unknown = dict.fromkeys(("sha", "docker_label", "max_batch_requests"))
     names = {
         "served_model_name": told["model_id"],
-        "model_type": {MODEL_TYPES[task]: about if labels else {"pooling": pooling}},
+        "model_type": {TASKS[task].model_type: about if labels else {"pooling": pooling}},
     }
     return json_response({**told, **names, **unknown})
 
 
 async def _rerank(exchange: Exchange) -> Response:
-    _check_task(exchange, "ranks", "rerank")
+    _check_serves(exchange, "ranks", "rerank")
     answer = await exchange.decoded(_rerank_request)
     return await answer(exchange)
 
@@ -307,7 +302,7 @@ def _rerank_request(exchange: Exchange, body: dict[str, Any]) -> _Answer:
 
 
 async def _predict(exchange: Exchange) -> Response:
-    _check_task(exchange, "classes", *LABELLING)
+    _check_serves(exchange, "classes", *LABELLING)
     labelling = await exchange.decoded(_predict_request)
     model = labelling.model
     labels = model.description.labels
@@ -382,10 +377,11 @@ def _texts(field: str, value: Any) -> Input:
     return texts[0] if len(texts) == 1 else Pair(*texts)
 
 
-def _check_task(exchange: Exchange, what: str, *tasks: str) -> None:
-    model = exchange.door.pipeline.models.get("", *tasks).description
-    if model.task not in tasks:
-        raise refused(424, gives_no(model, what, CALLS))
+def _check_serves(exchange: Exchange, what: str, *needs: str) -> None:
+    model = exchange.door.pipeline.models.get("", *needs)
+    if not model.serves(*needs):
+        path = TASKS[model.description.task].path
+        raise refused(424, gives_no(model.description, what, f"POST {path}"))
 
 
 async def _refuse_decoding(exchange: Exchange) -> NoReturn:
@@ -427,28 +423,3 @@ def _direction(name: str | None) -> Direction | None:
             "truncation_direction", Reason.MUST_BE_ONE_OF, names=", ".join(DIRECTIONS)
         )
     return None if name is None else DIRECTIONS[name]
-
-
-def _inputs(value: Any, model: ServedModel) -> list[Input]:
-    """Return texts and ids: `inputs` is one of them, or a list. A flat list of ids is one input."""
-    values = value if isinstance(value, list) else [value]
-    if values and all(type(each) is int for each in values):
-        values = [values]
-    if not values:
-        raise InvalidInput("inputs", Reason.EMPTY_TEXT)
-    model.check_items("inputs", len(values))
-    if sum([len(each) for each in values if isinstance(each, list)]) > model.most_tokens:
-        raise too_many_tokens(model.most_tokens)
-    return [_input(f"inputs[{place}]", each) for place, each in enumerate(values)]
-
-
-def _input(field: str, value: Any) -> Input:
-    if value == []:
-        raise InvalidInput(field, Reason.EMPTY_TEXT)
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and all(type(each) is int for each in value):
-        if all(0 <= each <= LARGEST_ID for each in value):
-            return TokenIds(array("q", value), array("q"))
-        raise InvalidInput(field, Reason.NO_TOKEN_ID)
-    raise InvalidInput(field, Reason.MUST_BE, kind=Phrase.TEXT_OR_IDS)

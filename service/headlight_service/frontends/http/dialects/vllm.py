@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput, Phrase, Reason, renamed
-from headlight.refusals import CONTRACT, Path
+from headlight.refusals import Edge, Path
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.spec import PooledSpec
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, OutputSpec, Pair, Request
 from headlight_service.frontends.http.dialects.fields import (
+    FOR_ALL,
     INSTRUCTION,
+    check_length,
     instruction_of,
     optional,
     requested_model,
@@ -37,9 +39,18 @@ from headlight_service.frontends.scoring import (
 __all__ = ["EDGE", "PROTOCOL", "encode_error", "routes"]
 
 PROTOCOL = "vllm"
-EDGE = CONTRACT
+EDGE = Edge(
+    {Phrase.TRUNCATE_BY: f"as truncate_prompt_tokens: -1; {FOR_ALL}"},
+    {
+        "inputs": "input",
+        "inputs[*]": "input[{}]",
+        "outputs.pooled.dimensions": "dimensions",
+        **{f"outputs.{name}": "input" for name in ("pooled", "tokens", "multi_vector", "scores")},
+    },
+)
 # Fields of the first and of the second texts of pairs; the first two that a body has.
 SIDES = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2"))
+CUTS: Mapping[str, Truncation] = {"right": "cut_end", "left": "cut_start"}
 UNIT_VECTORS = OutputSpec(PooledSpec(normalize=True))
 
 
@@ -48,7 +59,7 @@ class _Scoring(NamedTuple):
 
     Attributes:
         raw: whether scores are logits.
-        names: of the fields of its texts.
+        names: of the fields of its texts, if they are not `input`.
         firsts: of a model for vectors: how many of the inputs are first texts.
         infinity: whether the answer has infinity's form.
     """
@@ -152,7 +163,7 @@ def _cosines(model: ServedModel, body: dict[str, Any], sides: dict[str, list[str
     model.check_items(second, len(texts))
     names: dict[Path, Path] = {("inputs",): (second,)}
     names |= {("inputs", at, "text"): place for at, place in enumerate(places)}
-    request = Request(texts, UNIT_VECTORS, model.key, truncation=_truncation(body, model))
+    request = Request(texts, UNIT_VECTORS, model.key, truncation=truncation_of(body, model))
     return _Scoring(model, request, raw=False, names=names, firsts=len(firsts))
 
 
@@ -160,10 +171,7 @@ def _classify_request(exchange: Exchange, body: dict[str, Any]) -> _Scoring:
     model = requested_model(exchange, body, *LABELLING)
     with counted(model):
         check_scores(model)
-        inputs: list[Input] = [*_texts(body, "input", model)]
-        names: dict[Path, Path] = {("inputs",): ("input",)}
-        names |= {("inputs", at, "text"): ("input", at) for at in range(len(inputs))}
-        return _scoring(model, inputs, body, names)
+        return _scoring(model, [*_texts(body, "input", model)], body, {})
 
 
 def _scoring(
@@ -177,7 +185,7 @@ def _scoring(
         inputs,
         SCORES,
         model.key,
-        truncation=_truncation(body, model),
+        truncation=truncation_of(body, model),
         prompt_text=instruction,
     )
     return _Scoring(
@@ -228,11 +236,10 @@ def _texts(body: dict[str, Any], name: str, model: ServedModel) -> list[str]:
     return texts
 
 
-def _truncation(body: dict[str, Any], model: ServedModel) -> Truncation | None:
+def truncation_of(body: dict[str, Any], model: ServedModel) -> Truncation | None:
     """Return how texts are cut: to the model's length, if a body names that or -1."""
-    most = optional(body, "truncate_prompt_tokens", int, Phrase.WHOLE)
-    if most is None:
-        return None
-    if most != -1 and most < model.max_length:
-        raise InvalidInput("truncate_prompt_tokens", Reason.NOT_APPLIED)
-    return "cut_end"
+    side: str = optional(body, "truncation_side", str, Phrase.RIGHT_OR_LEFT) or "right"
+    if side not in CUTS:
+        raise InvalidInput("truncation_side", Reason.MUST_BE, kind=Phrase.RIGHT_OR_LEFT)
+    most = check_length(body, "truncate_prompt_tokens", model)
+    return None if most is None else CUTS[side]

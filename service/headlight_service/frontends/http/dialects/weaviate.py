@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from headlight.errors import InvalidInput, Phrase, Reason, renamed
 from headlight.refusals import CONTRACT, Path
+from headlight.spec import InputRole
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, Request
-from headlight_service.frontends.http.dialects.fields import optional, outputs_of
+from headlight_service.frontends.http.dialects.fields import optional, outputs_of, reading_of
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Refusal
@@ -17,8 +19,7 @@ from headlight_service.frontends.http.json_answers import JsonForm, lists_of
 
 PROTOCOL = "weaviate"
 EDGE = CONTRACT
-# The names of prompts for each type of task; the first that the model has.
-PROMPTS = {"query": ("query",), "passage": ("passage", "document")}
+TASKS: Mapping[str, InputRole | None] = {"query": "query", "passage": "document"}
 POOLING = {"masked_mean": "mean"}  # Weaviate's names of poolings that have another one here
 
 
@@ -61,8 +62,14 @@ def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Req
         config = optional(body, "config", dict, Phrase.OBJECT) or {}
         _check_pooling(config, model)
         dimensions = optional(config, "dimensions", int, Phrase.WHOLE)
+        task = optional(config, "task_type", str, Phrase.TEXT)
+        reading = reading_of(task, "config.task_type", model, TASKS)
         request = Request(
-            inputs, outputs_of(dimensions), model.key, prompt_name=_prompt(config, model)
+            inputs,
+            outputs_of(dimensions),
+            model.key,
+            prompt_name=reading.prompt_name,
+            role=reading.role,
         )
     return model, request, several
 
@@ -110,14 +117,3 @@ def _check_pooling(config: dict[str, Any], model: ServedModel) -> None:
     if asked and POOLING.get(asked, asked) != own:
         names = [name for name, ours in POOLING.items() if ours == own] or [own]
         raise InvalidInput("config.pooling_strategy", Reason.OTHER_POOLING, own=own, name=names[0])
-
-
-def _prompt(config: dict[str, Any], model: ServedModel) -> str | None:
-    """Return the name of the prompt for a type of task; None: the model has none for it."""
-    task = optional(config, "task_type", str, Phrase.TEXT)
-    if not task:
-        return None
-    if task not in PROMPTS:
-        raise InvalidInput("config.task_type", Reason.MUST_BE_ONE_OF, names=", ".join(PROMPTS))
-    named = model.runtime.prompts.by_name
-    return next((name for name in PROMPTS[task] if name in named), None)

@@ -38,7 +38,7 @@ def test_texts_have_vectors_in_every_type(
     own = runtime.forms
     forms = AvailableForms(own.dim, own.normalize, {WIDTH: ranges})
     monkeypatch.setattr(runtime, "forms", forms)
-    types = {"embedding_types": [*EVERY_TYPE, "float"], "input_type": "clustering"}
+    types: dict[str, Any] = {"embedding_types": [*EVERY_TYPE, "float"], "input_type": "clustering"}
     contents = [{"content": [{"type": "text", "text": text}]} for text in TEXTS]
     with http_service(runtime) as service:
         reply = embed(service, output_dimension=WIDTH, **types)

@@ -88,7 +88,7 @@ def test_rows_of_milvus_and_lines_of_vespa_have_the_weights(names: dict[str, Any
     for line, rows in zip(lines, names["many"], strict=True):
         blocks = line["fields"]["many"]["blocks"]
         assert list(blocks) == [str(token) for token in range(len(rows))]
-        np.testing.assert_array_equal(np.float32(list(blocks.values())), rows)
+        np.testing.assert_array_equal(np.array([*blocks.values()], np.float32), rows)
 
 
 def test_pgvector_reads_its_text(names: dict[str, Any]) -> None:

@@ -261,3 +261,15 @@ def test_a_dense_model_has_no_shared_terms(bundle_path: Path) -> None:
         pytest.raises(InvalidInput, match=r"evidence\[0\]\.method: this model gives no sparse"),
     ):
         runtime.compare("a", ["b"], evidence="terms")
+
+
+def test_a_model_of_three_kinds_has_shared_terms_beside_its_score(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with Runtime(scorers.bundle(tmp_path_factory, "three"), threads=1) as runtime:
+        comparison = runtime.compare("red", TEXTS[:2], evidence="terms")
+        query, *passages = (weights(each) for each in runtime.encode_sparse(["red", *TEXTS[:2]]))
+    assert comparison.similarity == "cosine"
+    for each, passage in zip(comparison, passages, strict=True):
+        products = sum(weight * passage.get(term, 0.0) for term, weight in query.items())
+        assert each.evidence[0].weights.sum() == pytest.approx(products, rel=1e-5)

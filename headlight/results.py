@@ -486,12 +486,19 @@ class TokenVectors:
         places: indices of their tokens, in order.
         tokens: all tokens of the text.
         model: the weights.
+        cut_tokens: tokens that truncation cut off; counted for multi-vectors alone.
     """
 
     vectors: NDArray[Any]
     places: tuple[int, ...]
     tokens: TokenList
     model: ModelRef
+    cut_tokens: int = 0
+
+    @property
+    def token_count(self) -> int:
+        """Tokens of the text, with those that fill it up."""
+        return len(self.tokens)
 
     def __repr__(self) -> str:
         return f"<TokenVectors {self.model.name}: {_extents(('token', 'value'), self.vectors)}>"

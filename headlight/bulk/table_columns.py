@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
+from headlight.description import ModelDescription
 from headlight.errors import InvalidInput, Reason
 from headlight.results import AttentionMaps, Scores, SparseVector, TokenVectors
 from headlight.span_vectors import SpanVectors
-from headlight.spec import AttentionSpec, EmptyTexts
+from headlight.spec import VECTOR_BITS, AttentionSpec, EmptyTexts, VectorType
 
 NULL, EMPTY = "is null; give a text", "is empty; give at least one character"
 NOT_UTF8 = "is not UTF-8; convert it"  # Arrow reads such bytes without a check
@@ -145,6 +146,13 @@ def token_column(
 ) -> pa.Array:
     """Return the token vectors of each row, see `rows_column`."""
     return rows_column([each.vectors for each in results], places, rows, empty)
+
+
+def no_vectors(model: ModelDescription, dtype: VectorType) -> NDArray[Any]:
+    """Return [0, D] of the type of a model's multi-vectors; of bits [0, D / 8]."""
+    bits = VECTOR_BITS[dtype] == 1
+    kind = {"binary": "int8", "ubinary": "uint8"}.get(dtype, dtype)
+    return np.zeros((0, model.multi_vector_dim // (8 if bits else 1)), kind)
 
 
 def span_columns(

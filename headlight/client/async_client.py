@@ -81,6 +81,7 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
     scores = awaited(Encoder.scores)
     encode_sparse = awaited(Encoder.encode_sparse)
     encode_multi_vector = awaited(Encoder.encode_multi_vector)
+    multi_vectors = awaited(Encoder.multi_vectors)
     compare = awaited(Encoder.compare)
     occlusion = awaited(Encoder.occlusion)
     hidden = awaited(Encoder.hidden)

@@ -434,6 +434,18 @@ class Encoder(abc.ABC):
         )
         return vectors
 
+    def multi_vectors(
+        self,
+        texts: Iterable[Input] | str,
+        *,
+        dtype: VectorType = "float32",
+        **reading: Unpack[Reading],
+    ) -> list[TokenVectors]:
+        """Return the vectors of `encode_multi_vector` with their tokens and positions."""
+        spec = MultiVectorSpec(dtype=dtype)
+        vectors: list[TokenVectors] = self._encode(texts, "multi_vector", spec, reading, list)
+        return vectors
+
     def compare(
         self,
         query: Input,

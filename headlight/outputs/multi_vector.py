@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
@@ -108,6 +109,9 @@ class MultiVectors(Output):
         vectors = arrays["multi_vector"]
         places = range(len(vectors)) if place is None else place.tolist()
         return TokenVectors(vectors, tuple(places), tokens, model)
+
+    def counted(self, result: TokenVectors, original: int, encoded: int) -> TokenVectors:
+        return dataclasses.replace(result, cut_tokens=original - encoded)
 
 
 def in_type(vectors: Floats, dtype: VectorType) -> Array:

@@ -18,6 +18,8 @@ from headlight.span_vectors import SpansSpec, Windows
 from headlight.spec import (
     AttentionSpec,
     EmptyTexts,
+    InputRole,
+    MultiVectorSpec,
     SparseSpec,
     SpecialTokens,
     TokensSpec,
@@ -44,8 +46,8 @@ class Embedder:
         text_column: name of the column of texts.
         pair_column: name of the column of second texts, as documents for queries: rows are pairs.
             None: they are single texts.
-        pooled: whether to return `embedding`. A model that reranks or classifies, or gives sparse
-            vectors, has none.
+        pooled: whether to return `embedding`. A model that reranks or classifies, or gives
+            sparse or multi-vectors alone, has none.
         dimensions, dtype, normalize: form of `embedding`, as in `Encoder.encode`.
         tokens: whether to return `token_embeddings`, a list of vectors; a TokensSpec: in its form.
         spans: "sentences", `headlight.Windows`, or a SpansSpec of one of these: return
@@ -56,7 +58,9 @@ class Embedder:
             likeliest, its `label`, and `scores`, a list in the order of the labels.
         sparse: whether to return `sparse_indices` and `sparse_values`, lists of uint32 and float32;
             a SparseSpec: in its form, with `pieces` also `sparse_pieces`, a list of strings.
-        prompt, prompt_name, truncate, special_tokens, empty_texts: as in `Encoder.encode`; no
+        multi_vector: whether to return `multi_vector`, a list of vectors; a MultiVectorSpec: in its
+            form.
+        role, prompt, prompt_name, truncate, special_tokens, empty_texts: as in `Encoder.encode`; no
             service's policy holds: None refuses an empty text.
         prefix: goes before the names of the new columns.
         sha256: digest of the manifest that the model must have, the same for all actors; None: any.
@@ -100,6 +104,8 @@ class Embedder:
         attention: AttentionSpec | None = None,
         scores: bool = False,
         sparse: bool | SparseSpec = False,
+        multi_vector: bool | MultiVectorSpec = False,
+        role: InputRole | None = None,
         prompt: str | None = None,
         prompt_name: str | None = None,
         truncate: Truncate | None = None,
@@ -116,6 +122,7 @@ class Embedder:
         client: Mapping[str, Any] | None = None,
     ) -> None:
         reading: Reading = {
+            "role": role,
             "prompt": prompt,
             "prompt_name": prompt_name,
             "truncate": truncate,
@@ -134,6 +141,7 @@ class Embedder:
             spans=spans_spec(spans),
             attention=attention,
             sparse=spec_or_none(sparse, SparseSpec),
+            multi_vector=spec_or_none(multi_vector, MultiVectorSpec),
             scores=scores,
             reading=reading,
         )

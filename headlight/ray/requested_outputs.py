@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from headlight.bulk.table_columns import (
     attention_columns,
+    no_vectors,
     score_columns,
     span_columns,
     sparse_columns,
@@ -23,9 +24,9 @@ from headlight.interface.arguments import Input, Reading
 from headlight.interface.encoder import Encoder
 from headlight.results import AttentionMaps, ModelRef, Scores, SparseVector, TokenVectors
 from headlight.span_vectors import SpansSpec, SpanVectors, Windows
-from headlight.spec import AttentionSpec, SparseSpec, TokensSpec, VectorType
+from headlight.spec import AttentionSpec, MultiVectorSpec, SparseSpec, TokensSpec, VectorType
 
-SpecT = TypeVar("SpecT", TokensSpec, SparseSpec)
+SpecT = TypeVar("SpecT", TokensSpec, SparseSpec, MultiVectorSpec)
 
 
 class Encoded(NamedTuple):
@@ -33,7 +34,7 @@ class Encoded(NamedTuple):
 
     Attributes:
         pooled: [n, D].
-        tokens, spans, attention, scores, sparse: one for each text.
+        tokens, spans, attention, scores, sparse, multi_vector: one for each text.
         models: the weights of each answer.
     """
 
@@ -43,6 +44,7 @@ class Encoded(NamedTuple):
     attention: Sequence[AttentionMaps]
     scores: Sequence[Scores]
     sparse: Sequence[SparseVector]
+    multi_vector: Sequence[TokenVectors]
     models: Sequence[ModelRef]
 
 
@@ -53,7 +55,8 @@ class Outputs:
     Attributes:
         pooled: whether pooled vectors are requested, in this form:
         dimensions, dtype, normalize: as in `Encoder.encode`.
-        tokens, spans, attention, sparse: the spec of each other output; None: not requested.
+        tokens, spans, attention, sparse, multi_vector: the spec of each other output; None: not
+            requested.
         scores: whether scores are requested.
         reading: how to read texts.
     """
@@ -66,15 +69,16 @@ class Outputs:
     spans: SpansSpec | None
     attention: AttentionSpec | None
     sparse: SparseSpec | None
+    multi_vector: MultiVectorSpec | None
     scores: bool
     reading: Reading
 
     def __post_init__(self) -> None:
-        others = self.tokens, self.spans, self.attention, self.sparse, self.scores
-        if not (self.pooled or any(others)):
+        vectors = self.pooled, self.tokens, self.spans, self.sparse, self.multi_vector
+        if not any((*vectors, self.attention, self.scores)):
             raise ValueError(
                 "pooled: is False, and no other output is requested; "
-                "give tokens, spans, attention, sparse or scores, or leave it out"
+                "give tokens, spans, attention, sparse, multi_vector or scores, or leave it out"
             )
 
     def encode(self, encoder: Encoder, texts: Sequence[Input]) -> Encoded:
@@ -110,10 +114,14 @@ class Outputs:
             if self.sparse
             else []
         )
-        models += [
-            each.model for some in (tokens, spans, attention, scores, sparse) for each in some
-        ]
-        return Encoded(pooled, tokens, spans, attention, scores, sparse, models)
+        many = (
+            encoder.multi_vectors(texts, **_fields(self.multi_vector), **self.reading)
+            if self.multi_vector
+            else []
+        )
+        others = (tokens, spans, attention, scores, sparse, many)
+        models += [each.model for some in others for each in some]
+        return Encoded(pooled, *others, models)
 
     def names(self, model: ModelDescription) -> Iterator[str]:
         """Return the names of the columns, without `error`."""
@@ -133,6 +141,8 @@ class Outputs:
             yield from score_columns([], [], 0, model.labels)
         if self.sparse:
             yield from sparse_columns([], [], 0, pieces=self.sparse.pieces)
+        if self.multi_vector:
+            yield "multi_vector"
 
     def columns(
         self,
@@ -172,6 +182,10 @@ class Outputs:
         if self.sparse:
             sparse = [one for each in results for one in each.sparse]
             columns |= sparse_columns(sparse, places, rows, pieces=self.sparse.pieces)
+        if self.multi_vector:
+            many = [one for each in results for one in each.multi_vector]
+            none = no_vectors(model, self.multi_vector.dtype)
+            columns["multi_vector"] = token_column(many, places, rows, none)
         return columns
 
 
@@ -199,5 +213,5 @@ def spans_spec(spans: Literal["sentences"] | Windows | SpansSpec | None) -> Span
     return spec
 
 
-def _fields(spec: TokensSpec | SpansSpec | SparseSpec) -> dict[str, Any]:
+def _fields(spec: TokensSpec | SpansSpec | SparseSpec | MultiVectorSpec) -> dict[str, Any]:
     return {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}

@@ -27,6 +27,7 @@ from headlight.cli.embed.embed_options import (
     vector_types,
 )
 from headlight.cli.embed.job_checkpoint import Rows
+from headlight.cli.embed.multi_vector_lines import add_multi_vector, embed_multi_vector
 from headlight.cli.embed.progress import Progress
 from headlight.cli.embed.span_lines import add_spans, embed_spans
 from headlight.cli.embed.sparse_lines import add_sparse, check_no_sparse, embed_sparse
@@ -105,6 +106,7 @@ def add_embed(commands: Any) -> None:
     vectors = add_vectors(made)
     add_spans(vectors)
     add_sparse(vectors)
+    add_multi_vector(vectors)
     add_output(made, ("text", "json", "jsonl", "npz", "npy", "parquet")).add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
@@ -126,17 +128,23 @@ def add_embed(commands: Any) -> None:
     )
 
 
+def other_output(arguments: argparse.Namespace) -> Callable[[argparse.Namespace], None] | None:
+    """Return what runs the command for another output than pooled vectors."""
+    if arguments.multi_vector:
+        return embed_multi_vector
+    if arguments.sparse:
+        return embed_sparse
+    return None if arguments.spans is None else embed_spans
+
+
 def run_embed(arguments: argparse.Namespace) -> int:
     """Run `headlight embed`. Return the exit code."""
     if not arguments.sparse:
         check_no_sparse(arguments)
     if is_table(arguments):
         return int(table_command("embed").embed_table(arguments, RETRY_SECONDS))
-    if arguments.sparse:
-        embed_sparse(arguments)
-        return 0
-    if arguments.spans is not None:
-        embed_spans(arguments)
+    if (other := other_output(arguments)) is not None:
+        other(arguments)
         return 0
     if arguments.beyond_max_length:
         raise UsageError("--beyond-max-length: needs --spans")

@@ -12,15 +12,22 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from headlight.bulk.table_columns import score_columns, sparse_columns, vector_column
+from headlight.bulk.table_columns import (
+    no_vectors,
+    score_columns,
+    sparse_columns,
+    token_column,
+    vector_column,
+)
 from headlight.cli.embed.embed_options import check_kind, encoding, vector_settings
+from headlight.cli.embed.multi_vector_lines import check_multi_vector, multi_vector_type
 from headlight.cli.embed.sparse_lines import check_sparse, sparse_options
 from headlight.cli.files import UsageError
 from headlight.cli.shared_options import reading
 from headlight.description import ModelDescription
 from headlight.interface.arguments import Input, Reading
 from headlight.interface.encoder import Encoder
-from headlight.results import Embeddings, ModelRef, Scores, SparseVector
+from headlight.results import Embeddings, ModelRef, Scores, SparseVector, TokenVectors
 from headlight.spec import VECTOR_BITS
 
 
@@ -250,6 +257,43 @@ class Terms(EachResult[SparseVector]):
 
     def facts(self) -> Mapping[str, str]:
         return {"vocabulary": str(self.model.vocab_size), **prompt_facts(self._arguments)}
+
+
+class ManyVectors(EachResult[TokenVectors]):
+    """A vector for each token, matched one by one."""
+
+    noun = "multi-vector"
+    names = ("multi_vector",)
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        super().__init__(arguments)
+        self._dtype = multi_vector_type(arguments)
+
+    def check(self, model: ModelDescription) -> None:
+        check_multi_vector(self._arguments, model)
+
+    def results(self, some: Sequence[Input], options: Reading) -> list[TokenVectors]:
+        return self._encoder.multi_vectors(some, dtype=self._dtype, **options)
+
+    def own_columns(self, results: Sequence[TokenVectors]) -> dict[str, pa.Array]:
+        empty = no_vectors(self.model, self._dtype)
+        return {"multi_vector": token_column(results, range(len(results)), len(results), empty)}
+
+    def settings(self) -> Mapping[str, object]:
+        return {
+            "--multi-vector": self._dtype,
+            "--empty-texts": self._arguments.empty_texts,
+            "--role": self._arguments.role,
+            **super().settings(),
+        }
+
+    def facts(self) -> Mapping[str, str]:
+        return {
+            "dimensions": str(self.model.multi_vector_dim),
+            "dtype": self._dtype,
+            "role": self._arguments.role or "",
+            **prompt_facts(self._arguments),
+        }
 
 
 def prompt_facts(arguments: argparse.Namespace) -> dict[str, str]:

@@ -14,7 +14,14 @@ from headlight.cli.embed.progress import Progress
 from headlight.cli.files import PARTIAL, say
 from headlight.cli.output_files import count_text
 from headlight.cli.tables.part_folder import PartFolder
-from headlight.cli.tables.row_results import Labels, RowResults, Terms, Vectors, facts_of
+from headlight.cli.tables.row_results import (
+    Labels,
+    ManyVectors,
+    RowResults,
+    Terms,
+    Vectors,
+    facts_of,
+)
 from headlight.cli.tables.table_job import PartEncoder, TableJob
 from headlight.cli.tables.table_options import (
     check_apart,
@@ -32,8 +39,12 @@ from headlight.interface.encoder import Encoder
 
 def embed_table(arguments: argparse.Namespace, default_retry_seconds: float) -> int:
     """Run `headlight embed` on tables. Return the exit code."""
-    results: RowResults[Any] = Terms(arguments) if arguments.sparse else Vectors(arguments)
-    return run_table(arguments, results, default_retry_seconds)
+    kind: type[RowResults[Any]] = Vectors
+    if arguments.multi_vector:
+        kind = ManyVectors
+    elif arguments.sparse:
+        kind = Terms
+    return run_table(arguments, kind(arguments), default_retry_seconds)
 
 
 def classify_table(arguments: argparse.Namespace, default_retry_seconds: float) -> int:

@@ -14,7 +14,7 @@ from headlight.interface.encoder import Encoder
 from headlight.ray import Embedder
 from headlight.runtime import Runtime
 from headlight.span_vectors import SpansSpec
-from headlight.spec import SparseSpec, TokensSpec
+from headlight.spec import MultiVectorSpec, SparseSpec, TokensSpec
 from tests import scorers
 from tests.factory import with_options
 from tests.headlight.ray.tables import TEXTS, Options, array, table
@@ -195,3 +195,18 @@ def test_sparse_vectors_are_lists_of_terms_and_weights(
         assert row["sparse_pieces"] == list(each.pieces)
         np.testing.assert_allclose(row["sparse_values"], each.values, atol=1e-6)
     assert found["sparse_values"][3].as_py() is None
+
+
+def test_multi_vectors_are_lists_of_vectors(tmp_path_factory: pytest.TempPathFactory) -> None:
+    bundle = scorers.bundle(tmp_path_factory, "multi_vector")
+    spec = MultiVectorSpec(dtype="ubinary")
+    embedder = Embedder(bundle, pooled=False, multi_vector=spec, role="query", truncate="end")
+    found = embedder(table([*TEXTS[:3], ""]))
+    assert found["multi_vector"].type == pa.list_(pa.list_(pa.uint8(), 2))
+    with Runtime(bundle, threads=1) as runtime:
+        expected = runtime.encode_multi_vector(
+            TEXTS[:3], dtype="ubinary", role="query", truncate="end"
+        )
+    for row, each in zip(found["multi_vector"].to_pylist()[:3], expected, strict=True):
+        np.testing.assert_array_equal(row, each)
+    assert found["multi_vector"][3].as_py() is None

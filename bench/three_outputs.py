@@ -77,8 +77,11 @@ def bundles(options: argparse.Namespace) -> dict[str, Path]:
 
 def measure(
     options: argparse.Namespace, paths: dict[str, Path], provider: str
-) -> dict[str, list[float]]:
-    """Return the milliseconds of each way to encode a text, by round."""
+) -> tuple[dict[str, list[float]], dict[str, int]]:
+    """Return the milliseconds of each way to encode a text, by round, and the bytes of each output.
+
+    A term of a sparse vector has an index and a weight.
+    """
     ids = np.random.default_rng(0).integers(len(SPECIAL), options.vocabulary, options.tokens)
     chosen = Selection(
         pooled=True,
@@ -91,11 +94,17 @@ def measure(
             name: stack.enter_context(Runtime(path, provider=provider, attend=False))
             for name, path in paths.items()
         }
+        [text] = runtimes[THREE].engine.run_in_batches([EncodeItem(ids, chosen)])
+        sizes = {
+            "dense": text["pooled"].nbytes,
+            "sparse": 8 * int(np.count_nonzero(text["sparse"])),
+            "multi-vectors": text["multi_vector"].nbytes,
+        }
         contestants: Contestants = {
             name: partial(runtimes[bundle].engine.run_in_batches, [EncodeItem(ids, selection)])
             for name, (bundle, selection) in ways.items()
         }
-        return times(contestants, options.rounds, warm_up=3)
+        return times(contestants, options.rounds, warm_up=3), sizes
 
 
 def rows(milliseconds: dict[str, list[float]]) -> list[tuple[str, ...]]:
@@ -134,8 +143,10 @@ def main() -> None:
         f"The limit for all three is {LIMIT} times dense vectors alone.",
     ]
     for provider in options.providers:
-        milliseconds = measure(options, paths, provider)
+        milliseconds, sizes = measure(options, paths, provider)
         lines += ["", f"## {provider}", "", *table(HEADING, rows(milliseconds))]
+    listed = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
+    lines += ["", f"Bytes of the text's vectors in float32: {listed}."]
     lines += ["", f"Other processes used {others.share():.0%} of the machine."]
     publish(options.out, lines)
 

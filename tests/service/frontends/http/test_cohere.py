@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 
-from headlight.outputs.vector_forms import AvailableForms
 from headlight.runtime import Runtime
 from tests.service.fakes import FakeRuntime
 from tests.service.frontends.http.http_service import HttpService, Reply, http_service
@@ -35,8 +35,7 @@ def test_texts_have_vectors_in_every_type(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ranges = np.stack([np.full(WIDTH, -0.3), np.full(WIDTH, 0.4)]).astype(np.float32)
-    own = runtime.forms
-    forms = AvailableForms(own.dim, own.normalize, {WIDTH: ranges})
+    forms = dataclasses.replace(runtime.forms, ranges={WIDTH: ranges})
     monkeypatch.setattr(runtime, "forms", forms)
     types: dict[str, Any] = {"embedding_types": [*EVERY_TYPE, "float"], "input_type": "clustering"}
     contents = [{"content": [{"type": "text", "text": text}]} for text in TEXTS]

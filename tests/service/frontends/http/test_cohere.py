@@ -113,6 +113,7 @@ def test_texts_are_cut_at_their_end_unless_the_request_says_otherwise() -> None:
             {"texts": None, "inputs": [{"content": [{"type": "image_url", "image_url": {}}]}]},
             "inputs[0]: must be an object as",
         ),
+        ({"texts": None, "inputs": 5}, "inputs: must be a list"),
         ({"inputs": [{"content": []}]}, "inputs: is not applied here"),
         ({"images": ["data:image/png;base64,AA"]}, "images: is not applied here"),
         ({"embedding_types": []}, "embedding_types: is empty"),

@@ -102,7 +102,7 @@ class ModelOptions:
     any_model_name: bool = option(
         False,
         flag,
-        "POST /v1/embeddings and reranking answer any name of a model; else unknown ones are 404",
+        "HTTP requests of other tools may name any model; else an unknown name is a 404",
     )
     bundle: Path | None = option(None, Path, "a bundle's folder, in place of MODEL", metavar="DIR")
     bundle_sha256: str | None = option(

@@ -70,7 +70,7 @@ class Options(NamedTuple):
         most_connections: open connections; a further one replaces the oldest idle one.
         metrics_address: where `/metrics` is, for the message of a wrong path.
         cors_origins: origins whose pages may call this service; "*": all.
-        any_model_name: whether OpenAI's requests may name a model that is not served.
+        any_model_name: whether requests of other tools may name a model that is not served.
         page: whether GET / is a page for browsers.
         grpc_port: port of gRPC, for the requests that the page writes to copy.
     """

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 
-from headlight.outputs.vector_forms import AvailableForms
 from headlight.runtime import Runtime
 from tests.service.fakes import FakeRuntime
 from tests.service.frontends.http.http_service import HttpService, Reply, http_service
@@ -35,8 +35,7 @@ def test_texts_have_vectors_in_every_type(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ranges = np.stack([np.full(WIDTH, -0.3), np.full(WIDTH, 0.4)]).astype(np.float32)
-    own = runtime.forms
-    forms = AvailableForms(own.dim, own.normalize, {WIDTH: ranges})
+    forms = dataclasses.replace(runtime.forms, ranges={WIDTH: ranges})
     monkeypatch.setattr(runtime, "forms", forms)
     types: dict[str, Any] = {"embedding_types": [*EVERY_TYPE, "float"], "input_type": "clustering"}
     contents = [{"content": [{"type": "text", "text": text}]} for text in TEXTS]
@@ -114,6 +113,7 @@ def test_texts_are_cut_at_their_end_unless_the_request_says_otherwise() -> None:
             {"texts": None, "inputs": [{"content": [{"type": "image_url", "image_url": {}}]}]},
             "inputs[0]: must be an object as",
         ),
+        ({"texts": None, "inputs": 5}, "inputs: must be a list"),
         ({"inputs": [{"content": []}]}, "inputs: is not applied here"),
         ({"images": ["data:image/png;base64,AA"]}, "images: is not applied here"),
         ({"embedding_types": []}, "embedding_types: is empty"),

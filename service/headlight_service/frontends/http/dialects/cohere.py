@@ -169,7 +169,8 @@ def _texts(body: dict[str, Any], model: ServedModel) -> tuple[str, list[str]]:
     field = "inputs" if body.get("inputs") and not body.get("texts") else "texts"
     values = body.get(field)
     if not isinstance(values, list):
-        raise InvalidInput(field, Reason.MUST_BE, kind=Phrase.TEXTS)
+        kind = Phrase.TEXTS if field == "texts" else Phrase.A_LIST
+        raise InvalidInput(field, Reason.MUST_BE, kind=kind)
     if not values:
         raise InvalidInput(field, Reason.NO_ENTRIES)
     if field == "texts":

@@ -167,7 +167,8 @@ class PassageComparison:
     Attributes:
         index: of the passage in the request.
         score: similarity of the pooled vectors, by `Comparison.similarity`; of a model that reranks
-            the logit of the pair; of one with sparse vectors alone their dot product.
+            the logit of the pair; of one with sparse vectors alone their dot product; of one with
+            many vectors and no pooled one their MaxSim.
         max_sim_mean: the mean over the query's tokens of the largest cosine with a token of the
             passage; None: not requested.
         evidence: one for each requested method, in the order of the request.

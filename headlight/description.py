@@ -76,10 +76,8 @@ class ListedModel:
 
     Attributes:
         model: its weights, its provider and its precision.
-        multi_vector_dim: width of vectors that are matched one by one; 0: there are none.
-        query_tokens: tokens of a query at least: shorter ones are filled up.
         names: all names by which the service knows it.
-        task: what it was trained for: "embed", "rerank", "classify" or "sparse".
+        task: what it was trained for: "embed", "rerank", "classify", "sparse" or "multi_vector".
         default: whether it answers requests that name no model.
     """
 
@@ -128,6 +126,8 @@ class ModelDescription:
         token_labels: whether each token has scores, and not the text.
         activation: from logits to scores: "identity", "sigmoid" or "softmax"; empty: the model
             gives no scores.
+        multi_vector_dim: width of vectors that are matched one by one; 0: there are none.
+        query_tokens: tokens of a query at least: shorter ones are filled up.
         names: all names by which the service knows it; empty: of a runtime without a service, and
             of a service of an earlier release.
     """

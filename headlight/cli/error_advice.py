@@ -31,6 +31,8 @@ FIELDS = {
     "outputs.pooled.dimensions": "--dimensions",
     "outputs.pooled.dtypes": "--dtype",
     "outputs.pooled.normalize": "--normalize",
+    "outputs.multi_vector": "--multi-vector",
+    "outputs.multi_vector.dtype": "--dtype",
     "outputs.sparse": "--sparse",
     "outputs.sparse.min_weight": "--min-weight",
     "outputs.sparse.pieces": "--pieces",

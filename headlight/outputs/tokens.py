@@ -115,9 +115,3 @@ def rows_of(item: Item) -> Ids | None:
     """Return the tokens of an item whose vectors are requested: int64 [m]; None: all."""
     rows: Ids | None = item.places.get("tokens")
     return rows
-
-
-def row_count(item: Item) -> int:
-    """Return the number of tokens whose vectors are requested."""
-    rows = rows_of(item)
-    return len(item.ids) if rows is None else len(rows)

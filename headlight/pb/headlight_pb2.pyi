@@ -972,7 +972,7 @@ class RankedDocument(_message.Message):
     def __init__(self, index: _Optional[int] = ..., score: _Optional[float] = ..., logit: _Optional[float] = ..., item: _Optional[_Union[Item, _Mapping]] = ..., document: _Optional[str] = ...) -> None: ...
 
 class ClassifyRequest(_message.Message):
-    __slots__ = ("model", "inputs", "top_n", "truncation", "dry_run", "priority", "special_tokens", "empty_texts", "prompt_name", "prompt_text")
+    __slots__ = ("model", "inputs", "top_n", "truncation", "dry_run", "priority", "special_tokens", "empty_texts", "prompt_name", "prompt_text", "role")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     TOP_N_FIELD_NUMBER: _ClassVar[int]
@@ -983,6 +983,7 @@ class ClassifyRequest(_message.Message):
     EMPTY_TEXTS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_NAME_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TEXT_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
     model: str
     inputs: _containers.RepeatedCompositeFieldContainer[Input]
     top_n: int
@@ -993,7 +994,8 @@ class ClassifyRequest(_message.Message):
     empty_texts: EmptyTexts
     prompt_name: str
     prompt_text: str
-    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., top_n: _Optional[int] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., dry_run: bool = ..., priority: _Optional[_Union[Priority, str]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., empty_texts: _Optional[_Union[EmptyTexts, str]] = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ...) -> None: ...
+    role: InputRole
+    def __init__(self, model: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., top_n: _Optional[int] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., dry_run: bool = ..., priority: _Optional[_Union[Priority, str]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., empty_texts: _Optional[_Union[EmptyTexts, str]] = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ..., role: _Optional[_Union[InputRole, str]] = ...) -> None: ...
 
 class ClassifyResponse(_message.Message):
     __slots__ = ("model", "results", "usage", "timings")

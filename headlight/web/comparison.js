@@ -19,7 +19,7 @@ const METHODS = {
   },
   terms: {
     name: "Terms",
-    said: "Weight: that of a term of the vocabulary in the query times that in the passage. All of them sum to the score.",
+    said: "Weight: that of a term of the vocabulary in the query times that in the passage. All of them sum to the dot product of the sparse vectors.",
   },
 };
 const MOST_TERMS = 10;
@@ -128,7 +128,7 @@ function drawPassages() {
   byId("weight-least").textContent = below ? spaced(-top) : "0";
   const each = ofPairs() ? "each text" : "each passage";
   byId("best-said").textContent = data.best === 1 ? `Underlined: the largest above 0 of ${each}.` : `Underlined: the ${data.best} largest above 0 of ${each}.`;
-  byId("scores-said").textContent = ofPairs() ? "Score: the logit of the query and the passage, which the model reads as a pair." : hasTerms() ? `Score: ${data.similarity} of the sparse vectors.` : `Score: ${data.similarity} of the pooled vectors. Max-sim: the mean over the query’s tokens of the largest cosine with a token of the passage.`;
+  byId("scores-said").textContent = ofPairs() ? "Score: the logit of the query and the passage, which the model reads as a pair." : data.similarity === "max_sim" ? "Score: max-sim, the sum over the query’s vectors of the largest product with a vector of the passage." : hasTerms() && data.similarity === "dot" ? `Score: ${data.similarity} of the sparse vectors.` : `Score: ${data.similarity} of the pooled vectors. Max-sim: the mean over the query’s tokens of the largest cosine with a token of the passage.`;
   drawNumbers();
   mark(comparing.pinned ?? []);
 }

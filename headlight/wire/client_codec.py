@@ -104,7 +104,7 @@ def set_common(
             request.empty_texts = numbers_of("EmptyTexts")[empty]
         if (priority := encoding.get("priority")) is not None:
             request.priority = numbers_of("Priority")[priority]
-    if isinstance(request, pb.EncodeRequest | pb.TokenizeRequest) and (
+    if isinstance(request, pb.EncodeRequest | pb.TokenizeRequest | pb.ClassifyRequest) and (
         role := encoding.get("role")
     ):
         request.role = numbers_of("InputRole")[role]

@@ -27,7 +27,8 @@ class EncoderOutput:
     """Output of one forward pass: B texts, S tokens, D dimensions, H heads, L layers."""
 
     pooled: Tensor  # [B, config.pooled_dim] float
-    tokens: Tensor  # [B, S, D] float; after the last norm; zeros at padding
+    # [B, S, D] float; after the last norm; zeros at padding, if there is no multi_vector_head
+    tokens: Tensor
     # L + 1 of [B, S, D]: the embeddings, then each block's output (before the last norm).
     hidden: tuple[Tensor, ...]
     # L of [B, H, S, S], rows are queries; empty if the fused kernel was used.
@@ -145,7 +146,9 @@ class Encoder(nn.Module):
                 attention.append(maps.weights)
                 scores.append(maps.scores)
         every = self.final_norm(x)
-        tokens = every * keep.unsqueeze(-1).to(x.dtype)
+        # Tokens that fill a query up are hidden, and have vectors.
+        hides = self.config.multi_vector_head is None
+        tokens = every * keep.unsqueeze(-1).to(x.dtype) if hides else every
         counted = keep if pool_mask is None else keep & (pool_mask != 0)
         return EncoderOutput(
             self.pool(tokens, counted),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headlight.description import ModelDescription, Parity
 from headlight.errors import BundleError, DeviceFull, EngineError, InvalidInput, NotFinite
-from headlight.outputs.tokens import row_count
+from headlight.outputs.tokens import rows_of
 from headlight.outputs.vector_forms import AvailableForms, unit_length
 from headlight.reasons import Reason
 from headlight.results import TokenList
@@ -101,7 +101,9 @@ def result(item: EncodeItem) -> ItemResult:
                 numbers / np.float32(251 * 255) if scaled else narrow(numbers, tensor.dtype)
             )
     if "tokens" in wanted and wanted["tokens"].normalize:
-        numbers = narrow(fill(row_count(item), DIM), "float32")
+        rows = rows_of(item)
+        count = len(item.ids) if rows is None else len(rows)
+        numbers = narrow(fill(count, DIM), "float32")
         result["tokens"] = unit_length(numbers).astype(wanted["tokens"].dtype)
     if "spans" in item.places:
         result["spans"] = item.places["spans"].sums(fill(n, DIM))

@@ -32,7 +32,10 @@ MEANINGS: dict[EvidenceMethod, str] = {
     "late_interaction": "late interaction: its part of max-sim",
     "occlusion": "occlusion: how far the score falls without it",
     "attention": "attention: what the vector reads from; attention is not an explanation",
-    "terms": "terms: a term's weight in the query times that in the passage; all sum to the score",
+    "terms": (
+        "terms: a term's weight in the query times that in the passage; all sum to their dot "
+        "product"
+    ),
 }
 OF_PAIR = (
     "attention: what the query's tokens read from, of a decoder the passage's; "

@@ -143,11 +143,11 @@ def run_embed(arguments: argparse.Namespace) -> int:
         check_no_sparse(arguments)
     if is_table(arguments):
         return int(table_command("embed").embed_table(arguments, RETRY_SECONDS))
+    if arguments.beyond_max_length and arguments.spans is None:
+        raise UsageError("--beyond-max-length: needs --spans")
     if (other := other_output(arguments)) is not None:
         other(arguments)
         return 0
-    if arguments.beyond_max_length:
-        raise UsageError("--beyond-max-length: needs --spans")
     vector_types(arguments)  # before the texts are read
     if arguments.id_field is not None and (arguments.format or "text") in ONE_TYPE:
         raise UsageError(

@@ -42,6 +42,7 @@ from headlight.wire.client_codec import encode_request, from_model_ref, from_tok
 from headlight.wire.reassembly import Answer, Assembly, Expect, whole_answer
 from headlight.wire.status_errors import error_of_status
 
+HEADER_BYTES = 5 << 19  # of an answer without its data, which is one message of a stream
 PLACE_BYTES = 40  # of the place of a token or a span in an answer
 
 
@@ -80,12 +81,15 @@ class Streamed(ListWork[pb.EncodeRequest]):
         self._divided = whole != self._spec
         self._expected = Expected(model, name, {output: self._spec}, reading, details=details)
         token_bytes = PLACE_BYTES + TOKEN_BYTES * details
+        answer_bytes = self._max_bytes or sys.maxsize
+        if getattr(self._spec, "pieces", False):  # they are in the header, which is one message
+            answer_bytes = min(answer_bytes, HEADER_BYTES)
         super().__init__(
             model,
             encode_request(name, (), self._outputs(whole), reading),
             inputs,
             reading,
-            self._max_bytes or sys.maxsize,
+            answer_bytes,
             size=lambda tokens: (
                 ITEM_BYTES + token_bytes * tokens + self._expected.most_bytes(tokens)
             ),

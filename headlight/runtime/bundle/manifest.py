@@ -247,7 +247,7 @@ class Manifest:
             default_prompt=top.one_of_or_null("default_prompt", prompts),
             include_prompt=top.take("include_prompt", bool),
             pair_template=_pair_template(top),
-            roles=_roles(top, architecture.vocab_size),
+            roles=_roles(top, architecture),
             dimensions=top.counts("dimensions", architecture.pooled_dim),
             similarity=top.one_of_or_null("similarity", SIMILARITIES),
             ranges=top.text_or_null("ranges"),
@@ -375,31 +375,42 @@ def _pair_template(top: Fields) -> PairTemplate | None:
         raise BundleError(str(error), MANIFEST) from None
 
 
-def _roles(top: Fields, vocabulary: int) -> dict[str, RoleRules]:
-    if "roles" not in top.values:
-        return {}
-    rules = top.child("roles")
+def _roles(top: Fields, architecture: Architecture) -> dict[str, RoleRules]:
+    rules = top.child("roles") if "roles" in top.values else Fields({})
     if unknown := sorted(set(rules.values) - set(INPUT_ROLES)):
         raise BundleError(
             f"roles has {unknown[0]!a:.60}; expected {', '.join(INPUT_ROLES)}", MANIFEST
         )
-    return {name: _role(rules.child(name), vocabulary - 1) for name in rules.values}
+    longest, highest = top.count("max_length", LONGEST), architecture.vocab_size - 1
+    roles = {name: _role(rules.child(name), highest, longest) for name in rules.values}
+    if top.values.get("query_terms") is not None:
+        whole = architecture.terms and not architecture.token_terms
+        if not whole or list(roles) != ["query"] or not roles["query"].skipped:
+            raise BundleError(
+                "query_terms need a head for terms, and rules of queries alone with skipped ids",
+                MANIFEST,
+            )
+    return roles
 
 
-def _role(fields: Fields, highest: int) -> RoleRules:
+def _role(fields: Fields, highest: int, longest: int) -> RoleRules:
+    """Read the rules of one role; `longest`: tokens that the model takes."""
     rules = RoleRules(
-        max_length=fields.count("max_length", LONGEST, least=0),
+        max_length=fields.count("max_length", longest, least=0),
         marker=fields.count_or_null("marker", highest),
         filler=fields.count_or_null("filler", highest),
         filled=fields.count("filled", LONGEST, least=0),
         attends=fields.take("attends", bool),
         skipped=fields.counts("skipped", highest, least=0),
     )
-    if rules.max_length and rules.filled > rules.max_length:
+    most = rules.max_length or longest
+    if rules.filled > most or (rules.filler is None) != (rules.filled == 0):
         raise BundleError(
-            f"{fields.path}filled is {rules.filled}, more than max_length {rules.max_length}",
+            f"{fields.path}filled is {rules.filled}; expected up to {most} with a filler, else 0",
             MANIFEST,
         )
+    if rules.marker is not None and most < 2:
+        raise BundleError(f"{fields.path}max_length is {most}; a marker needs 2", MANIFEST)
     return rules
 
 

@@ -9,12 +9,13 @@ const reranks = () => card.description.info.labels?.length === 1 && !card.descri
 /** Returns whether the model is compared by its sparse vectors. */
 const sparse = () => card.description.info.task === "sparse";
 
-/** Returns the methods to ask for; attention is evidence only of a service that has it. */
+/** Returns the methods to ask for; attention is evidence only of a service that has it, and of a vector or a pair. */
 function compareMethods(occlusion) {
   const { outputs = [] } = card.description.info;
   if (sparse()) return ["TERMS", ...(occlusion ? ["OCCLUSION"] : [])];
   const first = reranks() ? ["OCCLUSION"] : ["LATE_INTERACTION", ...(occlusion ? ["OCCLUSION"] : [])];
-  return [...first, ...(outputs.includes("attention") ? ["ATTENTION"] : [])];
+  const attends = outputs.includes("attention") && (reranks() || outputs.includes("pooled"));
+  return [...first, ...(attends ? ["ATTENTION"] : [])];
 }
 
 function compareRequest({ query, passages, unit, occlusion, longer }) {

@@ -52,8 +52,8 @@ function comparePython({ query, passages, unit, occlusion, longer }) {
     lines: [
       "passages = [", ...passages.map((text) => `    ${JSON.stringify(text)},`), "]",
       `evidence = [EvidenceSpec(method=name, unit="${word}") for name in ${JSON.stringify(methods)}]`,
-      `found = client.compare(${JSON.stringify(query)}, passages${reranks() ? "" : ", late_interaction=True"}, evidence=evidence, sort=True${truncated(longer)})`,
-      "for each in found:", `    print(each.score, ${reranks() ? "" : "each.max_sim_mean, "}passages[each.index])`,
+      `found = client.compare(${JSON.stringify(query)}, passages${reranks() || sparse() ? "" : ", late_interaction=True"}, evidence=evidence, sort=True${truncated(longer)})`,
+      "for each in found:", `    print(each.score, ${reranks() || sparse() ? "" : "each.max_sim_mean, "}passages[each.index])`,
     ],
   };
 }

@@ -109,4 +109,7 @@ class Slices:
 def _lengths(inputs: Sequence[Tokenized]) -> list[Tokenized]:
     """Return inputs without their ids: zeros, which all share."""
     zeros = np.zeros(max([len(each.ids) for each in inputs], default=0), np.int64)
-    return [each._replace(ids=zeros[: len(each.ids)], segments=None) for each in inputs]
+    return [
+        each._replace(ids=zeros[: len(each.ids)], segments=None, occluded=(), matched=None)
+        for each in inputs
+    ]

@@ -21,7 +21,7 @@ from headlight.runtime.tokenization.input_checks import (
 )
 from headlight.runtime.tokenization.input_roles import NO_RULES
 from headlight.runtime.values import Floats, Tokenized
-from headlight.spec import EmptyTexts, SpecialTokens
+from headlight.spec import INPUT_ROLES, EmptyTexts, SpecialTokens
 from headlight_service.core.requests.request import Input, Pair, Request, TokenIds
 
 if TYPE_CHECKING:
@@ -90,9 +90,17 @@ def tokenizing_job(request: Request, model: ServedModel) -> TokenizationJob:
 
 
 def sided_job(
-    request: Request, model: ServedModel, first: Prompt, others: Prompt, *, with_info: bool
+    request: Request,
+    model: ServedModel,
+    first: Prompt,
+    others: Prompt,
+    *,
+    with_info: bool,
+    query_first: bool = True,
 ) -> TokenizationJob:
-    """Return the job of a request whose first input is a query, with a prompt of its own.
+    """Return the job of a request whose first input has another prompt and role than the others.
+
+    `query_first`: whether it is a query among documents, or a document among queries.
 
     Raises:
         InvalidInput: naming the field.
@@ -104,8 +112,9 @@ def sided_job(
     ]
     most = model.limits.max_request_tokens
     job = _made(request, model, sizes, others, with_info, most, limit=True)
-    rules = model.runtime.rules
-    return job._replace(first=(first.text, rules("query")), rules=rules("document"))
+    sides = [model.runtime.rules(role) for role in INPUT_ROLES]
+    of_first, of_others = sides if query_first else reversed(sides)
+    return job._replace(first=(first.text, of_first), rules=of_others)
 
 
 def _job(

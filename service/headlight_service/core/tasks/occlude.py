@@ -38,7 +38,7 @@ class Occlude:
         prompts = model.runtime.prompts
         first = prompts.choose(request.prompt_name, request.prompt_text)
         target = prompts.choose(None, None, "query")
-        return sided_job(request, model, first, target, with_info=True)
+        return sided_job(request, model, first, target, with_info=True, query_first=False)
 
     def work(
         self,

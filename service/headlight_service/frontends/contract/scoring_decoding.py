@@ -13,6 +13,7 @@ from headlight_service.frontends.contract.request_decoding import (
     decode_inputs,
     decode_truncation,
     head_masks,
+    role_of,
 )
 from headlight_service.frontends.scoring import SCORES, check_ranks, check_scores
 
@@ -36,7 +37,10 @@ def decode_classify(
     """Return the request of a message to Classify. Raises InvalidInput as `decode_encode` does."""
     check_scores(model)
     inputs = decode_inputs(message.inputs, model, model.most_tokens)
-    return _decoded(message, model, inputs, head_masks(message.inputs, model), deadline, client)
+    masks = head_masks(message.inputs, model)
+    request = _decoded(message, model, inputs, masks, deadline, client)
+    request.role = role_of(message.role)
+    return request
 
 
 def _decoded(

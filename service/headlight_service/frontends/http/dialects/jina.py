@@ -25,7 +25,6 @@ from headlight_service.frontends.http.dialects.rerank import encode_error
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.json_answers import (
-    BASE64,
     BYTE,
     DECIMAL,
     JsonForm,
@@ -51,7 +50,8 @@ TYPES: Mapping[str, VectorType] = {
     "binary": "binary",
     "ubinary": "ubinary",
 }
-EXPANSIONS = {"float": DECIMAL, "base64": BASE64, "binary": BYTE, "ubinary": BYTE}
+EXPANSIONS = {"float": DECIMAL, "binary": BYTE, "ubinary": BYTE}
+FLOAT_BYTES = 4
 OUTPUTS = {
     dtype: OutputSpec(pooled=False, multi_vector=MultiVectorSpec(dtype=dtype))
     for dtype in VECTOR_BITS
@@ -80,9 +80,18 @@ def routes(door: Door) -> list[Route]:
 
 async def _multi_vector(exchange: Exchange) -> Response:
     matching = await exchange.decoded(_request)
-    form = JsonForm(matching.model.limits, EXPANSIONS[matching.form])
+    width = matching.model.description.multi_vector_dim
+    form = JsonForm(matching.model.limits, expansion(matching.form, width))
     answer = await exchange.submit(matching.request, form)
     return await exchange.encoded(lambda: _list(matching, answer), form.size)
+
+
+def expansion(form: str, width: int) -> float:
+    """Return the most bytes sent for each byte of vectors of a width."""
+    if form != "base64":
+        return EXPANSIONS[form]
+    size = FLOAT_BYTES * width  # each vector is a text of its own, with quotes and a comma
+    return (4 * -(-size // 3) + 3) / size
 
 
 def _request(exchange: Exchange, body: dict[str, Any]) -> _Matching:

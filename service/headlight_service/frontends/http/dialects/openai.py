@@ -40,6 +40,10 @@ CODES_BY_STATUS = {429: "rate_limit_exceeded", 504: "timeout"}
 TASKS: Mapping[str, InputRole | None] = {
     "retrieval.query": "query",
     "retrieval.passage": "document",
+    "text-matching": None,
+    "classification": None,
+    "separation": None,
+    "clustering": None,
 }
 EDGE = Edge(
     names={

@@ -18,7 +18,12 @@ from headlight_service.core.requests.request import (
     Request,
 )
 from headlight_service.frontends.http.dialects import ranked_documents
-from headlight_service.frontends.http.dialects.fields import ids_or_texts, most_returned, optional
+from headlight_service.frontends.http.dialects.fields import (
+    ids_or_texts,
+    most_returned,
+    optional,
+    role_in,
+)
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Headers, Refusal, refused
@@ -402,6 +407,7 @@ def _request(
             _direction(optional(parameters, "truncation_direction", str, Phrase.RIGHT_OR_LEFT)),
             model,
         ),
+        role=role_in(parameters),
     )
 
 

@@ -97,8 +97,8 @@ MAKERS: dict[str, Callable[[], EncoderConfig]] = {
 
 # Of the model with many vectors: queries are filled up, and some ids of documents have no vector.
 ROLES = {
-    "query": RoleRules(max_length=12, marker=5, filler=4, filled=12),
-    "document": RoleRules(max_length=30, marker=6, skipped=(32, 33, 34)),
+    "query": RoleRules(max_length=12, marker=5, expansion=4, expanded_length=12),
+    "document": RoleRules(max_length=30, marker=6, skiplist=(32, 33, 34)),
 }
 
 

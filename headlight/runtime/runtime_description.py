@@ -65,5 +65,5 @@ def describe(
         token_labels=architecture.token_labels,
         activation=manifest.activation,
         multi_vector_dim=architecture.multi_vector_dim,
-        query_tokens=manifest.roles["query"].filled if "query" in manifest.roles else 0,
+        query_tokens=manifest.roles["query"].expanded_length if "query" in manifest.roles else 0,
     )

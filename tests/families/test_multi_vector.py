@@ -94,8 +94,8 @@ def test_vectors_and_scores_are_those_of_the_reference(
 
 def test_rules_have_the_ids_of_the_folders_tokenizer(tmp_path: Path) -> None:
     write_pylate(tmp_path, skiplist_words=[*string.punctuation, "€"], query_length=12)
-    fills = RoleRules(max_length=12, marker=QUERY, filler=MASK, filled=12)
-    skips = RoleRules(max_length=40, marker=DOCUMENT, skipped=(*PUNCTUATION, UNKNOWN))
+    fills = RoleRules(max_length=12, marker=QUERY, expansion=MASK, expanded_length=12)
+    skips = RoleRules(max_length=40, marker=DOCUMENT, skiplist=(*PUNCTUATION, UNKNOWN))
     origin = read_origin(tmp_path / "model")
     assert origin.roles == {"query": fills, "document": skips}
     assert (origin.task, origin.encoder.config.max_length) == ("multi_vector", 40)
@@ -105,7 +105,7 @@ def test_a_word_that_is_no_token_skips_nothing_but_in_pylate(tmp_path: Path) -> 
     words = [*string.punctuation, "€"]
     write_multi_vector(tmp_path, skipped=words, lengths={"document_length": 40})
     roles = read_origin(tmp_path / "model").roles
-    assert roles["document"] == RoleRules(max_length=40, skipped=PUNCTUATION)
+    assert roles["document"] == RoleRules(max_length=40, skiplist=PUNCTUATION)
     assert roles["query"] == RoleRules(max_length=96)
 
 

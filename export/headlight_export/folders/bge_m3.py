@@ -88,7 +88,7 @@ def with_heads(
                 f"model takes {[rows, width]}; fetch the folder anew, or {DENSE_ALONE}"
             )
     ids = _special_ids(folder, tokenizer)
-    rules = RoleRules(skipped=(ids[CLS],))
+    rules = RoleRules(skiplist=(ids[CLS],))
     whole = dataclasses.replace(
         recipe,
         pooling=recipe.pooling or "cls",

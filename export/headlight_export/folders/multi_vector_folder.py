@@ -224,10 +224,10 @@ def role_rules(
         rules[role] = RoleRules(
             max_length=min(most or longest, longest),
             marker=ids.of(each.marker) if each.marker else None,
-            filler=filler,
-            filled=each.filled,
-            attends=each.attends,
-            skipped=skipped,
+            expansion=filler,
+            expanded_length=each.filled,
+            attend_to_expansion=each.attends,
+            skiplist=skipped,
         )
     return rules
 

@@ -94,7 +94,7 @@ def query_rules(tokenizer: str | None, longest: int) -> RoleRules:
             "the tokenizer puts no special tokens around a text, and queries are known by them; "
             "save the model with a tokenizer that does"
         )
-    return RoleRules(max_length=longest, skipped=tuple(dict.fromkeys(around)))
+    return RoleRules(max_length=longest, skiplist=tuple(dict.fromkeys(around)))
 
 
 def read_query_terms(folder: Path, tokenizer: str, size: int) -> Floats:

@@ -385,9 +385,9 @@ def _roles(top: Fields, architecture: Architecture) -> dict[str, RoleRules]:
     roles = {name: _role(rules.child(name), highest, longest) for name in rules.values}
     if top.values.get("query_terms") is not None:
         whole = architecture.terms and not architecture.token_terms
-        if not whole or list(roles) != ["query"] or not roles["query"].skipped:
+        if not whole or list(roles) != ["query"] or not roles["query"].skiplist:
             raise BundleError(
-                "query_terms need a head for terms, and rules of queries alone with skipped ids",
+                "query_terms need a head for terms, and rules of queries alone, with a skiplist",
                 MANIFEST,
             )
     return roles
@@ -398,15 +398,16 @@ def _role(fields: Fields, highest: int, longest: int) -> RoleRules:
     rules = RoleRules(
         max_length=fields.count("max_length", longest, least=0),
         marker=fields.count_or_null("marker", highest),
-        filler=fields.count_or_null("filler", highest),
-        filled=fields.count("filled", LONGEST, least=0),
-        attends=fields.take("attends", bool),
-        skipped=fields.counts("skipped", highest, least=0),
+        expansion=fields.count_or_null("expansion", highest),
+        expanded_length=fields.count("expanded_length", LONGEST, least=0),
+        attend_to_expansion=fields.take("attend_to_expansion", bool),
+        skiplist=fields.counts("skiplist", highest, least=0),
     )
     most = rules.max_length or longest
-    if rules.filled > most or (rules.filler is None) != (rules.filled == 0):
+    if rules.expanded_length > most or (rules.expansion is None) != (rules.expanded_length == 0):
         raise BundleError(
-            f"{fields.path}filled is {rules.filled}; expected up to {most} with a filler, else 0",
+            f"{fields.path}expanded_length is {rules.expanded_length}; expected up to {most} with "
+            "an expansion, else 0",
             MANIFEST,
         )
     if rules.marker is not None and most < 2:

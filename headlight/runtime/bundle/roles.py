@@ -17,15 +17,16 @@ class RoleRules:
     Attributes:
         max_length: tokens, with the marker; 0: as many as the model takes.
         marker: id that goes behind the first token; None: none.
-        filler: id that fills an input up to `filled` tokens; None: none does. Each has a vector.
-        filled: tokens of an input that is filled up, at least.
-        attends: whether tokens see those that fill up.
-        skipped: ids without a vector.
+        expansion: id that fills an input up to `expanded_length` tokens, each with a vector; None:
+            none does.
+        expanded_length: tokens of an input that is filled up, at least.
+        attend_to_expansion: whether other tokens see those.
+        skiplist: ids without a vector.
     """
 
     max_length: int = 0
     marker: int | None = None
-    filler: int | None = None
-    filled: int = 0
-    attends: bool = False
-    skipped: tuple[int, ...] = ()
+    expansion: int | None = None
+    expanded_length: int = 0
+    attend_to_expansion: bool = False
+    skiplist: tuple[int, ...] = ()

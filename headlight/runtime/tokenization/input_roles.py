@@ -37,13 +37,13 @@ def in_role(given: Tokenized, rules: RoleRules, spell: Spell, *, marked: bool) -
             given = given._replace(left_out=given.left_out + 1)
         given = given._replace(original_length=given.original_length + 1)
     count, occluded = len(given.ids), tuple[int, ...]()
-    if rules.filler is not None and count < rules.filled:
-        given = _inserted(given, count, rules.filler, rules.filled - count, spell)
-        given = given._replace(original_length=max(given.original_length, rules.filled))
-        occluded = () if rules.attends else tuple(range(count, rules.filled))
+    if rules.expansion is not None and count < rules.expanded_length:
+        given = _inserted(given, count, rules.expansion, rules.expanded_length - count, spell)
+        given = given._replace(original_length=max(given.original_length, rules.expanded_length))
+        occluded = () if rules.attend_to_expansion else tuple(range(count, rules.expanded_length))
     matched = None
-    if rules.skipped:
-        skipped = np.isin(given.ids[:count], rules.skipped)
+    if rules.skiplist:
+        skipped = np.isin(given.ids[:count], rules.skiplist)
         matched = np.flatnonzero(~np.append(skipped, np.zeros(len(given.ids) - count, bool)))
     return given._replace(occluded=occluded, matched=matched)
 

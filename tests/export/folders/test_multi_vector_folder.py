@@ -136,7 +136,7 @@ def test_any_setting_value_is_read_or_refused(data: st.DataObject, kind: str) ->
             return
     assert set(rules) == {"query", "document"}
     for role in rules.values():
-        assert 0 <= role.filled <= role.max_length <= 64
-        assert (role.filler is None) == (not role.filled)
-        ids = {role.marker or 0, role.filler or 0, *role.skipped}
+        assert 0 <= role.expanded_length <= role.max_length <= 64
+        assert (role.expansion is None) == (not role.expanded_length)
+        ids = {role.marker or 0, role.expansion or 0, *role.skiplist}
         assert all(0 <= number < len(VOCABULARY) + 4 for number in ids)

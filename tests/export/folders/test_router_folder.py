@@ -99,7 +99,7 @@ def test_weights_must_fit_documents(router: Path) -> None:
 
 def test_queries_are_known_by_the_special_tokens_around_them() -> None:
     tokenizer = small_tokenizer()
-    assert query_rules(tokenizer.to_str(), 40).skipped == (2, 3)
+    assert query_rules(tokenizer.to_str(), 40).skiplist == (2, 3)
     with pytest.raises(Refused, match="leave --ids-only out"):
         query_rules(None, 40)
     tokenizer.post_processor = processors.TemplateProcessing(single="$A", pair="$A $B")

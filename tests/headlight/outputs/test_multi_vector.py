@@ -13,7 +13,7 @@ from headlight.spec import MultiVectorSpec
 from tests import scorers
 
 TEXT = "a planet"  # [CLS] a p l a n e t [SEP]; ids 5 .. 30 are letters
-FILL = scorers.ROLES["query"].filled
+FILL = scorers.ROLES["query"].expanded_length
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,8 @@ def test_a_query_is_marked_and_filled_up_with_tokens_that_none_sees(matching: Ru
     whole = matching.token_vectors([bare])[0].vectors
     filled = matching.token_vectors([TEXT], role="query")[0].vectors
     np.testing.assert_allclose(filled[: len(bare)], whole, atol=1e-5)
+    [unit] = matching.encode_tokens([TEXT], role="query", normalize=True)
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-5)
 
 
 def test_vectors_of_skipped_ids_are_left_out_of_documents(matching: Runtime) -> None:

@@ -22,7 +22,7 @@ from tests.factory import VOCABULARY
 
 # Of the terms of queries; [CLS] and [SEP], around a text, are none.
 STATIC = np.linspace(0, 1, len(VOCABULARY), dtype=np.float32)
-QUERY = {"query": RoleRules(max_length=40, skipped=(2, 3))}
+QUERY = {"query": RoleRules(max_length=40, skiplist=(2, 3))}
 WEIGHTS = arrays(np.float32, st.integers(1, 40), elements=st.sampled_from([0.0, 0.5, 1.0, 2.0]))
 
 

@@ -69,9 +69,33 @@ def test_broken_json_and_wrong_types_name_the_field(copy: Path) -> None:
         Bundle(copy)
 
 
+ROLE = {
+    "max_length": 0,
+    "marker": None,
+    "expansion": None,
+    "expanded_length": 0,
+    "attend_to_expansion": False,
+    "skiplist": [],
+}
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
+        ({"roles": {"answer": ROLE}}, "roles has 'answer'; expected query, document"),
+        (
+            {"roles": {"query": ROLE | {"expansion": 4, "expanded_length": 1 << 20}}},
+            r"roles.query.expanded_length is 1048576; expected up to \d+ with an expansion",
+        ),
+        (
+            {"roles": {"document": ROLE | {"expanded_length": 9}}},
+            "roles.document.expanded_length is 9; expected .* an expansion, else 0",
+        ),
+        (
+            {"roles": {"query": ROLE | {"marker": 5, "max_length": 1}}},
+            "roles.query.max_length is 1; a marker needs 2",
+        ),
+        ({"query_terms": "golden.npz"}, "query_terms need a head for terms, and rules of queries"),
         ({"format_version": 99}, "format_version is 99; .* reads 3 and 4: update Headlight"),
         ({"format_version": 2}, "format_version is 2; this runtime reads 3 and 4: export again"),
         ({"task": "answer"}, "task is 'answer'; this runtime serves embed, rerank, classify"),

@@ -47,7 +47,7 @@ VALUES = {  # of the labels whose sets are closed and which every scrape shows, 
     ("headlight_stage_seconds_bucket", "stage"): {"tokenize", "queue", "infer", "total"},
     ("headlight_output_bytes_total", "output"): {
         *("pooled", "tokens", "attention", "hidden"),
-        *("spans", "scores", "sparse", "comparison"),
+        *("spans", "scores", "sparse", "multi_vector", "comparison"),
     },
     ("headlight_model_loads_total", "result"): {"loaded", "refused"},
     ("headlight_cancelled_total", "stage"): {"tokenize", "queue", "infer", "send"},

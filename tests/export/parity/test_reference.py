@@ -24,4 +24,5 @@ def test_the_limits_are_the_documented_ones() -> None:
         "hidden": 2e-5,
         "scores": 1e-5,
         "sparse": 1e-5,
+        "multi_vector": 1e-5,
     }

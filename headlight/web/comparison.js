@@ -144,27 +144,32 @@ function passageOf(passage, at, top) {
   if (passage.maxSim !== null) head.append(numberOf("max-sim", passage.maxSim));
   if (passage.name) head.append(element("bdi", passage.name, "fine"));
   const match = element("p", undefined, "match");
-  const { terms } = evidenceOf(passage, comparing.method);
-  item.append(head, ...(ofPairs() ? pairParts(passage, at, top) : []), text, ...(terms ? [termsPart(terms)] : []), match);
+  const { terms, special } = evidenceOf(passage, comparing.method);
+  const others = special.length ? [othersPart(special)] : [];
+  const parts = ofPairs() ? [queryPart(passage, at, top), ...others, text] : [text, ...others];
+  item.append(head, ...parts, ...(terms ? [termsPart(terms)] : []), match);
   match.hidden = ofPairs();
   return { item, points, marks, match };
 }
 
-/** Returns the query with its weights in a pair, and its other tokens. */
-function pairParts(passage, at, top) {
+/** Returns the query with its weights in a pair. */
+function queryPart(passage, at, top) {
   const query = queryOf(passage);
   const line = query ? weighted(pointsOf(comparing.data.query.text), query, [], top).text : element("p", "The query was cut differently in these pairs.", "fine");
   line.classList.add("pair-query");
   line.setAttribute("aria-label", `Query with passage ${at + 1}`);
-  const { special } = evidenceOf(passage, comparing.method);
-  if (!special.length) return [line];
+  return line;
+}
+
+/** Returns the largest weights of tokens that are no unit's, and the sum of the rest. */
+function othersPart(special) {
   const others = element("p", "Other tokens: ", "fine pair-others");
   const least = [...special].sort((a, b) => b[1] - a[1])[MOST_OTHERS - 1]?.[1] ?? -Infinity;
   const shown = special.filter(([, weight]) => weight >= least).slice(0, MOST_OTHERS);
   shown.forEach(([piece, weight], place) => others.append(place ? ", " : "", element("bdi", pointsOf(piece).join("")), ` ${spaced(weight)}`));
   const sum = (rows) => rows.reduce((all, [, weight]) => all + weight, 0);
   if (shown.length < special.length) others.append(`, ${special.length - shown.length} more ${spaced(sum(special) - sum(shown))}`);
-  return [line, others];
+  return others;
 }
 
 /** Returns the largest shared terms, and the sum of the rest. */

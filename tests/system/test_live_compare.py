@@ -243,3 +243,27 @@ def test_a_sparse_model_lists_the_terms_that_query_and_passage_share(
                 evidence.terms.pieces[0],
                 *(f"{number:.3f}" for number in numbers),
             ]
+
+
+def test_a_model_of_many_vectors_has_shares_that_sum_to_the_score(
+    chromium: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    query, passages = "read it", ("parse a date", "open a file")
+    with (
+        Service(scorers.bundle(tmp_path_factory, "multi_vector")) as service,
+        visit(chromium, service.rest, refused=True) as page,
+    ):
+        page.wait("document.querySelector('#card-part').checkVisibility()")
+        page.click("#tasks label:nth-of-type(3)")
+        compare(page, query, passages)
+        with Client(service.target) as client:
+            expected = client.compare(query, passages, evidence="late_interaction", sort=True)
+        for head, passage in zip(texts(page, ".passage-head"), expected, strict=True):
+            assert f"score {passage.score:.3f}" in head
+        others = texts(page, ".pair-others")
+        for line, passage in zip(others, expected, strict=True):
+            special = passage.evidence[0].special
+            assert special is not None
+            assert [float(each.split()[-1]) for each in line.split(", ")] == pytest.approx(
+                special.weights, abs=6e-4
+            )

@@ -69,7 +69,7 @@ def headlight(
         return client.encode_multi_vector(texts, role="document", truncate="end")
 
     def sums() -> list[float]:
-        return [float(np.asarray(row, np.float64).sum()) for row in encode()]
+        return [float(np.abs(np.asarray(row, np.float64)).sum()) for row in encode()]
 
     return Contestant(f"Headlight, {provider}, gRPC", encode, sums)
 
@@ -154,8 +154,8 @@ def main() -> None:
         f"{DOCUMENTS} docstrings in one call, of at most 128 tokens; 6 layers of 384; fp32; "
         f"medians of {chosen.rounds} rounds in turns, and the least and largest ratio of a round. "
         f"On {machine(('onnxruntime', 'openvino', 'numpy'))}; others used {others.share():.0%} of "
-        "the CPUs. A document's numbers are summed, and the sum is compared with that of "
-        "sentence-transformers."
+        "the CPUs. The sizes of a document's numbers are summed, and the sum is compared with that "
+        "of sentence-transformers."
     )
     lines = [
         "# Sparse and many vectors beside their peers",

@@ -44,7 +44,7 @@ def main() -> None:
 
     def sums() -> dict[str, Any]:
         rows = [each.values if kind == "sparse" else each for each in vectors(chosen[-1])]
-        return {"sums": [float(row.sum(dtype="float64")) for row in rows]}
+        return {"sums": [float(abs(row).sum(dtype="float64")) for row in rows]}
 
     chosen: list[int] = []
     answer(

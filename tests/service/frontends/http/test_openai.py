@@ -87,10 +87,11 @@ def test_a_role_chooses_a_prompt_and_so_does_a_task_of_jina() -> None:
             ({"task": "passage"}, 2),
             ({"task": "retrieval.query", "prompt_name": "x"}, 1),
             ({"task": None, "role": None}, 1),
+            ({"task": "text-matching"}, 1),
         ):
             answer = embeddings(service, "a", **fields).json
             assert answer["usage"]["prompt_tokens"] == tokens, fields
-        for fields in ({"role": "passage"}, {"task": "text-matching"}):
+        for fields in ({"role": "passage"}, {"task": "answering"}):
             refused = embeddings(service, "a", **fields)
             assert (refused.status, error_of(refused)["param"]) == (400, *fields)
 

@@ -69,7 +69,7 @@ def test_broken_json_and_wrong_types_name_the_field(copy: Path) -> None:
         Bundle(copy)
 
 
-ROLE = {
+ROLE: dict[str, Any] = {
     "max_length": 0,
     "marker": None,
     "expansion": None,

@@ -7,7 +7,7 @@ import contextlib
 import io
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -84,6 +84,17 @@ def parts(
     if arguments.format == "json":
         return as_json(rows, model, inputs.ids, arguments.skip_bad)
     return as_jsonl(rows, inputs.ids) if arguments.format == "jsonl" else as_text(rows)
+
+
+def write_parts(out: str | None, shown: str, made: Iterable[str], what: str) -> None:
+    """Show the parts of an output that is text, or write them to a file and report `what`."""
+    if out is None:
+        for part in made:
+            show(part, shown)
+        return
+    with replacing(out, None) as file:
+        file.writelines(part.encode() for part in made)
+    say_written(out, what)
 
 
 def is_preview(arguments: argparse.Namespace) -> bool:

@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Iterator, Sequence
 
 from headlight.archive import to_json
-from headlight.cli.embed.embed_files import replacing
+from headlight.cli.embed.embed_files import write_parts
 from headlight.cli.embed.embed_options import check_kind, encoder_of
 from headlight.cli.embed.embed_output import json_numbers
-from headlight.cli.files import UsageError, show
+from headlight.cli.files import UsageError
 from headlight.cli.input_lines import InputLines, read_inputs
-from headlight.cli.output_files import count_text, say_written
+from headlight.cli.output_files import count_text
 from headlight.cli.shared_options import reading
 from headlight.client.channel import READY_SECONDS
 from headlight.description import ModelDescription
@@ -67,13 +67,7 @@ def embed_multi_vector(arguments: argparse.Namespace) -> None:
         check_multi_vector(arguments, encoder.model())
         vectors = encoder.multi_vectors(inputs.texts, dtype=dtype, **reading(arguments))
     made = lines(vectors, inputs)
-    if arguments.out is None:
-        for part in made:
-            show(part, "jsonl")
-        return
-    with replacing(arguments.out, None) as file:
-        file.writelines(part.encode() for part in made)
-    say_written(arguments.out, count_text(len(vectors), "multi-vector"))
+    write_parts(arguments.out, "jsonl", made, count_text(len(vectors), "multi-vector"))
 
 
 def lines(vectors: Sequence[TokenVectors], inputs: InputLines) -> Iterator[str]:

@@ -10,12 +10,12 @@ import numpy as np
 
 from headlight.archive import to_json
 from headlight.cli.compare.compare_command import positive
-from headlight.cli.embed.embed_files import replacing
+from headlight.cli.embed.embed_files import write_parts
 from headlight.cli.embed.embed_options import check_kind, encoder_of
 from headlight.cli.embed.embed_output import json_numbers, label_of
-from headlight.cli.files import UsageError, show
+from headlight.cli.files import UsageError
 from headlight.cli.input_lines import InputLines, read_inputs
-from headlight.cli.output_files import count_text, say_written
+from headlight.cli.output_files import count_text
 from headlight.cli.shared_options import reading
 from headlight.client.channel import READY_SECONDS
 from headlight.description import ModelDescription
@@ -103,13 +103,7 @@ def embed_sparse(arguments: argparse.Namespace) -> None:
             inputs.texts, **dataclasses.asdict(spec), **reading(arguments)
         )
     made = sparse_text(vectors, inputs) if shown == "text" else sparse_lines(vectors, inputs)
-    if arguments.out is None:
-        for part in made:
-            show(part, shown)
-        return
-    with replacing(arguments.out, None) as file:
-        file.writelines(part.encode() for part in made)
-    say_written(arguments.out, count_text(len(vectors), "sparse vector"))
+    write_parts(arguments.out, shown, made, count_text(len(vectors), "sparse vector"))
 
 
 def sparse_lines(vectors: Sequence[SparseVector], inputs: InputLines) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""How a model with a vector for each token reads queries and documents.
+"""Rules for tokens of queries and of documents.
 
-A manifest has it as `roles`. ColBERT (Khattab & Zaharia 2020, section 3.2): a marker behind the
+A manifest has them as `roles`. ColBERT (Khattab & Zaharia 2020, section 3.2): a marker behind the
 first token, queries filled up with a token that no other sees, documents without the vectors of
 punctuation.
 """

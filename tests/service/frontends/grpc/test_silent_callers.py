@@ -59,7 +59,7 @@ async def test_one_probe_too_many_ends_the_oldest(
         started = {"grpc_service": "grpc.health.v1.Health", "grpc_method": "Check"}
         calls = []
         for count in range(1, 4):
-            calls.append(check(timeout=30))
+            calls.append(check(timeout=300))
             while (
                 service.sample("grpc_server_started_total", grpc_type="unary", **started) != count
             ):

@@ -16,7 +16,6 @@ import dataclasses
 import json
 import socket
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -41,7 +40,7 @@ from bench.frame.processes import (
     wait_for,
 )
 from bench.frame.report import command, number, parser, publish, table
-from bench.frame.rounds import ratios, turns
+from bench.frame.rounds import ratios, times
 from headlight import Client
 from headlight.comparison import EvidenceSpec
 from headlight.runtime import Bundle, Tokenizer
@@ -244,20 +243,15 @@ def measured(title: str, work: Path, rounds: int) -> list[str]:
                 everyone.append(start())
             except Failed as failure:
                 left_out.append(str(failure))
-        seconds: dict[str, list[float]] = {each.name: [] for each in everyone}
-        for round_, one in turns(everyone, rounds, warm_up=2):
-            begin = time.perf_counter()
-            one.ask()
-            if round_ >= 0:
-                seconds[one.name].append(time.perf_counter() - begin)
+        spent = times({each.name: each.ask for each in everyone}, rounds, warm_up=2)
         logits = {each.name: each.scores() for each in everyone if each.scores}
     lines = [
         f"## {title}",
         "",
-        *scored(seconds, logits, {one.name: one.details for one in everyone}),
+        *scored(spent, logits, {one.name: one.details for one in everyone}),
     ]
     lines += ["", f"Evidence by sentences of {EXPLAINED} documents, beside their scores:", ""]
-    return [*lines, *explained(seconds), *(f"\nLeft out: {each}" for each in left_out), ""]
+    return [*lines, *explained(spent), *(f"\nLeft out: {each}" for each in left_out), ""]
 
 
 def main() -> None:
@@ -280,33 +274,31 @@ def main() -> None:
 
 
 def scored(
-    seconds: dict[str, list[float]], logits: dict[str, Sequence[float]], details: dict[str, str]
+    spent: dict[str, list[float]], logits: dict[str, Sequence[float]], details: dict[str, str]
 ) -> list[str]:
-    """Return a table of those that score all documents, the fastest first."""
+    """Return a table of those that score all documents, the fastest first; `spent` is in ms."""
     names = sorted(
-        (name for name in seconds if EVIDENCE not in name), key=lambda name: median(seconds[name])
+        (name for name in spent if EVIDENCE not in name), key=lambda name: median(spent[name])
     )
     best = next(name for name in names if name.startswith(CROSS_ENCODER))
     rows = []
     for name in names:
-        middle, compared = median(seconds[name]), ratios(seconds[best], seconds[name])
+        middle, compared = median(spent[name]), ratios(spent[best], spent[name])
         off = np.abs(np.subtract(logits[name], logits[best])).max() if name in logits else None
         speed = f"{median(compared):.2f} ({min(compared):.2f} to {max(compared):.2f})"
-        figures = number(1000 * middle), number(DOCUMENTS / middle), speed, number(off, ".1e")
+        figures = number(middle), number(1e3 * DOCUMENTS / middle), speed, number(off, ".1e")
         rows.append((name, *figures, details[name]))
     distance = "largest distance of logits from its"
     return table(("", "ms", "documents/s", f"times {best}", distance, "versions"), rows)
 
 
-def explained(seconds: dict[str, list[float]]) -> list[str]:
+def explained(spent: dict[str, list[float]]) -> list[str]:
     """Return a table of the cost of evidence."""
     rows = []
     for provider in PROVIDERS:
-        alone, sentences = (seconds[f"{EVIDENCE}{each}, {provider}"] for each in (ALONE, WITH))
-        times = median(ratios(sentences, alone))
-        rows.append(
-            (provider, number(1e3 * median(alone)), number(1e3 * median(sentences)), number(times))
-        )
+        alone, sentences = (spent[f"{EVIDENCE}{each}, {provider}"] for each in (ALONE, WITH))
+        ratio = median(ratios(sentences, alone))
+        rows.append((provider, number(median(alone)), number(median(sentences)), number(ratio)))
     return table(("provider", "scores, ms", "with evidence, ms", "ratio"), rows)
 
 

@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import json
 import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ import numpy as np
 from bench.frame.machine import Others, machine
 from bench.frame.processes import ANY_PORTS, Failed, Service, Worker, installed, run, serve
 from bench.frame.report import command, number, parser, publish, table
-from bench.frame.rounds import ratios, turns
+from bench.frame.rounds import ratios, times
 from headlight import Client
 from headlight_export.precision.sample_texts import docstrings
 
@@ -120,23 +119,18 @@ def measured(kind: str, work: Path, rounds: int) -> list[str]:
                 everyone.append(start(name, python, module, *map(str, arguments), str(file)))
             except Failed as failure:
                 left_out.append(str(failure))
-        seconds: dict[str, list[float]] = {each.name: [] for each in everyone}
-        for round_, one in turns(everyone, rounds, warm_up=2):
-            begin = time.perf_counter()
-            one.ask()
-            if round_ >= 0:
-                seconds[one.name].append(time.perf_counter() - begin)
+        spent = times({each.name: each.ask for each in everyone}, rounds, warm_up=2)
         sums = {each.name: np.array(each.sums()) for each in everyone}
     best = min(
-        (each.name for each in everyone if each.details), key=lambda name: median(seconds[name])
+        (each.name for each in everyone if each.details), key=lambda name: median(spent[name])
     )
     rows = []
-    for one in sorted(everyone, key=lambda each: median(seconds[each.name])):
-        took, compared = seconds[one.name], ratios(seconds[best], seconds[one.name])
+    for one in sorted(everyone, key=lambda each: median(spent[each.name])):
+        took, compared = spent[one.name], ratios(spent[best], spent[one.name])
         speed = f"{median(compared):.2f} ({min(compared):.2f} to {max(compared):.2f})"
         reference = sums[next(each.name for each in everyone if "torch" in each.name)]
         off = np.abs(sums[one.name] / reference - 1).max()
-        figures = number(1e3 * median(took)), number(len(texts) / median(took)), speed
+        figures = number(median(took)), number(1e3 * len(texts) / median(took)), speed
         rows.append((one.name, *figures, number(off, ".1e"), one.details))
     heading = "", "ms", "documents/s", f"times {best}", "off in the sum of a document", "versions"
     return [f"## {KINDS[kind]}", "", *table(heading, rows), *left_out, ""]

@@ -16,7 +16,6 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
 from headlight.errors import InvalidInput
-from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight.runtime.tokenization import tokenizer_probe
 from headlight.runtime.tokenization.token_kinds import Spelled, as_plain_text
 from headlight.runtime.tokenization.tokenizer import Tokenizer
@@ -118,16 +117,18 @@ def word_pieces() -> tokenizers.Tokenizer:
 @pytest.mark.parametrize(
     ("tokenizer", "characters", "worst"),
     [
-        (lambda: split_by("x"), USUAL_CHARACTERS, "none"),
-        (lambda: split_by(SLOW_ON_TABS), 8192, "tabs"),
-        (lambda: split_by("(a+)+b"), 16, "one long word"),
-        (word_pieces, 8192, "line breaks"),
+        (lambda: split_by("x"), USUAL_CHARACTERS, {"none"}),
+        (lambda: split_by(SLOW_ON_TABS), 8192, {"tabs"}),
+        (lambda: split_by("(a+)+b"), 16, {"one long word"}),
+        (word_pieces, 8192, set(UNITS)),  # all grow alike
     ],
 )
 def test_real_tokenizers_are_limited_by_their_slowest_kind_of_text(
-    tokenizer: Callable[[], tokenizers.Tokenizer], characters: int, worst: str
+    tokenizer: Callable[[], tokenizers.Tokenizer], characters: int, worst: set[str]
 ) -> None:
-    assert limit_of(tokenizer(), 512) == TokenizerLimit(max_characters=characters, worst=worst)
+    limit = limit_of(tokenizer(), 512)
+    assert limit.max_characters == characters
+    assert limit.worst in worst
 
 
 @pytest.mark.parametrize(("length", "characters"), [(8192, 65_536), (32_768, 262_144)])

@@ -22,6 +22,8 @@ EVIDENCE_UNITS: tuple[EvidenceUnit, ...] = ("token", "word", "sentence", "span")
 LOGIT = "logit"  # the measure of the scores of a model that reranks
 # Of a model of many vectors: the sum over the query's of the largest product with a passage's.
 MAX_SIM = "max_sim"
+# The measure by the output that gives scores; of any other, the model names its similarity.
+MEASURES = {"scores": LOGIT, "multi_vector": MAX_SIM, "sparse": "dot"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from headlight.runtime.comparison.passage_comparison import PassageNumbers, pass
 from headlight.runtime.encode_items import Selection
 from headlight.runtime.local_results import Prepared
 from headlight.runtime.spelling import Spelling
+from headlight.spec import ScoreOutput
 
 
 def selection_of(
@@ -35,14 +36,18 @@ def selection_of(
 
 
 def plan_of(
-    spec: CompareSpec, manifest: Manifest, inputs: Sequence[Input], prepared: Sequence[Prepared]
+    spec: CompareSpec,
+    manifest: Manifest,
+    output: ScoreOutput,
+    inputs: Sequence[Input],
+    prepared: Sequence[Prepared],
 ) -> ComparisonLayout:
     """Return the plan of query and passages, or of pairs.
 
     Raises:
         InvalidInput: naming the argument.
     """
-    plan = layout_of(spec, manifest, [each.tokenized for each in prepared], inputs)
+    plan = layout_of(spec, manifest, output, [each.tokenized for each in prepared], inputs)
     plan.check_max_bytes()
     return plan
 

@@ -357,9 +357,9 @@ class LocalEncoder(Encoder):
                     prepared = prepare([query], query_reading)
                 with renamed(PASSAGE):
                     prepared += prepare(passages, passage_reading)
-            plan = plan_of(spec, self.bundle.manifest, inputs, prepared)
-            items = plan.items([each.item for each in prepared])
             output = self._description.score_output
+            plan = plan_of(spec, self.bundle.manifest, output, inputs, prepared)
+            items = plan.items([each.item for each in prepared])
             numbers = self._drive(compare(plan, items, self.select(**scores(output))))
             ref = self._description.ref
             return comparison_of(plan, prepared, numbers, ref, self.spelling)

@@ -15,6 +15,7 @@ import tokenizers
 
 from headlight.runtime.bundle.roles import RoleRules
 from headlight.runtime.values import Floats
+from headlight.spec import INPUT_ROLES
 from headlight_export.folders.model_folder import (
     CONFIG,
     Refused,
@@ -26,7 +27,6 @@ from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 
 ROUTER, ROUTES = "Router", "router_config.json"
 STATIC = ("SparseStaticEmbedding", "IDF")  # today and before
-ROLES = ("query", "document")
 
 
 def is_router(modules: Any) -> bool:
@@ -50,14 +50,14 @@ def routes(folder: Path) -> dict[str, list[dict[str, Any]]]:
     if (
         not isinstance(types, dict)
         or not isinstance(structure, dict)
-        or sorted(structure) != sorted(ROLES)
+        or sorted(structure) != sorted(INPUT_ROLES)
         or not all(isinstance(names, list) for names in structure.values())
         or not all(name in types for names in structure.values() for name in map(str, names))
     ):
         raise Refused(f"{path} has no modules for query and document; save the model again")
     return {
         role: [{"type": types[str(name)], "path": name} for name in structure[role]]
-        for role in ROLES
+        for role in INPUT_ROLES
     }
 
 

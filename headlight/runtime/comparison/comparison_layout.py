@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from headlight.comparison import LOGIT, MAX_SIM, CompareSpec, EvidenceSpec
+from headlight.comparison import MAX_SIM, MEASURES, CompareSpec, EvidenceSpec
 from headlight.description import ModelDescription
 from headlight.errors import InvalidInput, Reason
 from headlight.outputs.maps.resolved_spec import ATTENTION, is_one_token
@@ -106,9 +106,9 @@ class ComparisonLayout:
         occluded: units to hide, one after the other, passage by passage.
         measure: the similarity of pooled vectors; see `headlight.interface.similarity`. Of a model
             that reranks LOGIT: it reads pairs, so the query is no input of its own. Of one with
-            many vectors and no pooled one MAX_SIM.
+            many vectors and no pooled one MAX_SIM; of sparse vectors their dot product.
         vectors: output with the vectors that late interaction compares.
-        by_terms: whether the score is the dot product of sparse vectors.
+        output: the output that gives the score.
         most_terms: of the evidence by terms of one passage.
     """
 
@@ -116,15 +116,15 @@ class ComparisonLayout:
     query: Ids
     passages: tuple[PlannedPassage, ...]
     occluded: tuple[OccludedUnit, ...] = ()
+    output: ScoreOutput = "pooled"
     measure: str = "cosine"
     vectors: str = "tokens"
-    by_terms: bool = False
     most_terms: int = 0
 
     @property
     def of_pairs(self) -> bool:
         """Whether the inputs are pairs of the query and a passage."""
-        return self.measure == LOGIT
+        return self.output == "scores"
 
     @property
     def matrix_bytes(self) -> int:
@@ -237,6 +237,7 @@ def evidence_names(spec: CompareSpec) -> dict[Path, Path]:
 def layout_of(
     spec: CompareSpec,
     manifest: Manifest,
+    output: ScoreOutput,
     inputs: Sequence[Tokenized],
     values: Sequence[object],
 ) -> ComparisonLayout:
@@ -245,6 +246,7 @@ def layout_of(
     Args:
         spec: checked for so many passages.
         manifest: of the model's bundle.
+        output: the output that gives the model's scores.
         inputs: the query, then the passages; or pairs of the query and a passage. With their
             tokens if `spec.details`.
         values: the same as given; only texts have words, sentences and spans.
@@ -252,18 +254,17 @@ def layout_of(
     Raises:
         InvalidInput: a passage cannot have the units. Names the field.
     """
-    pairs = [value for value in values if isinstance(value, tuple) and isinstance(value[0], str)]
-    by_terms = manifest.task == "sparse"
-    measure = LOGIT if pairs else "dot" if by_terms else manifest.similarity or "cosine"
-    many = manifest.architecture.multi_vector_dim > 0
-    if many and "pooled" not in manifest.outputs:
-        measure = MAX_SIM
+    of_pairs = output == "scores"
+    measure = MEASURES.get(output, manifest.similarity or "cosine")
     if not spec.details:
-        passages = (PlannedPassage(NO_TOKENS),) * (len(inputs) - (0 if pairs else 1))
-        return ComparisonLayout(spec, NO_TOKENS, passages, measure=measure, by_terms=by_terms)
-    if pairs:
-        passages, occluded = _pairs(spec, manifest, inputs, pairs)
-        return ComparisonLayout(spec, NO_TOKENS, passages, occluded, measure)
+        passages = (PlannedPassage(NO_TOKENS),) * (len(inputs) - (0 if of_pairs else 1))
+        return ComparisonLayout(spec, NO_TOKENS, passages, (), output, measure)
+    if of_pairs:
+        passages, occluded = _pairs(
+            spec, manifest, inputs, cast("Sequence[tuple[str, str]]", values)
+        )
+        return ComparisonLayout(spec, NO_TOKENS, passages, occluded, output, measure)
+    many = manifest.architecture.multi_vector_dim > 0
     planned, hidden = list[PlannedPassage](), list[OccludedUnit]()
     for place, (tokenized, value) in enumerate(zip(inputs[1:], values[1:], strict=True)):
         text = value if isinstance(value, str) else None
@@ -296,9 +297,9 @@ def layout_of(
         query,
         tuple(planned),
         tuple(hidden),
+        output,
         measure,
         "multi_vector" if many else "tokens",
-        by_terms,
         min(most, USUAL),
     )
 

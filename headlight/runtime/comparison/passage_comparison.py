@@ -133,7 +133,7 @@ class ComparisonNumbers:
         if self._plan.of_pairs:
             logits: list[float] = np.stack([each["scores"] for each in results])[:, 0].tolist()
             return logits
-        if self._plan.by_terms:
+        if self._plan.output == "sparse":
             return [term_matches(self._query, each).score for each in results]
         if self._plan.measure == MAX_SIM:
             vectors = self._query["multi_vector"]

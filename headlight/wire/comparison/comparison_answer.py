@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from headlight.comparison import (
-    LOGIT,
-    MAX_SIM,
+    MEASURES,
     CompareSpec,
     Evidence,
     EvidenceSpec,
@@ -28,7 +27,6 @@ from headlight.wire.answer_checks import check_model, check_token_list, finite_n
 from headlight.wire.client_codec import from_token_info
 
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
-MEASURES = {"scores": (LOGIT,), "multi_vector": (MAX_SIM,), "sparse": ("dot",)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,8 +89,8 @@ class ExpectedComparison:
             BadAnswer: the answer does not fit the request.
         """
         check_model(response.model, self.model, self.name)
-        measures = MEASURES.get(self.model.score_output, SIMILARITIES)
-        if response.similarity not in measures:
+        measure = MEASURES.get(self.model.score_output)
+        if response.similarity not in (SIMILARITIES if measure is None else (measure,)):
             raise malformed(f"similarity is {response.similarity[:40]!r}")
         compared = list(response.passages)
         if [each.index for each in compared] != list(range(len(passages))):

@@ -71,10 +71,10 @@ class Prepared:
         sizes = self.output_bytes
         return "outputs." + max(sizes, key=sizes.__getitem__, default="token_info")
 
-    @property
-    def largest_details(self) -> str:
-        """The field that asks for most of the answer besides its data."""
-        return "outputs.sparse.pieces" if self.spelled_bytes else "outputs.token_info"
+    def largest_details(self, size: int) -> str:
+        """Return the field that asks for most of so many bytes besides the data."""
+        spelled = 2 * self.spelled_bytes > size
+        return "outputs.sparse.pieces" if spelled else "outputs.token_info"
 
     @property
     def firsts(self) -> Sequence[EncodeItem]:

@@ -83,7 +83,8 @@ class Compare:
     ) -> Work:
         """Choose the tokens to compare and to hide."""
         manifest = model.runtime.bundle.manifest
-        layout = layout_of(request.spec, manifest, slices.inputs, request.inputs)
+        output = model.description.score_output
+        layout = layout_of(request.spec, manifest, output, slices.inputs, request.inputs)
         if not request.dry_run:
             layout.check_max_bytes()
         items = layout.items(items)
@@ -98,7 +99,7 @@ class Compare:
         plan = compare(
             layout,
             items,
-            model.select(SCORES[model.description.score_output]),
+            model.select(SCORES[output]),
             most_tokens=model.limits.max_request_tokens // WAVES,
         )
         return Work(

@@ -215,11 +215,13 @@ class TokenizeForm:
 
 def _too_large(prepared: Prepared, overhead: int, most: int, remedy: Phrase) -> InvalidInput:
     size, fits = overhead + prepared.data_bytes, prepared.what_fits(most - overhead)
-    field = prepared.largest if prepared.data_bytes > overhead else prepared.largest_details
+    field = (
+        prepared.largest if prepared.data_bytes > overhead else prepared.largest_details(overhead)
+    )
     return InvalidInput(field, Reason.ANSWER_BYTES, size=size, most=most, remedy=remedy, **fits)
 
 
 def _check_header(prepared: Prepared, info: int, limit_bytes: int) -> None:
     """Raise InvalidInput, with the size, if an answer's header is too large."""
     if info > limit_bytes:
-        raise InvalidInput(prepared.largest_details, Reason.TOKEN_INFO_BYTES, size=info)
+        raise InvalidInput(prepared.largest_details(info), Reason.TOKEN_INFO_BYTES, size=info)

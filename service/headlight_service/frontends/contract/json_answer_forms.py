@@ -112,7 +112,7 @@ class JsonEncodeForm:
         fits = prepared.what_fits(room * prepared.data_bytes // max(1, size - info))
         of_list = self._encoding == "list"
         remedy = Phrase.LESS_OR_BASE64 if of_list else Phrase.LESS_OF_ONE_MESSAGE
-        field = prepared.largest if prepared.data_bytes > info else prepared.largest_details
+        field = prepared.largest if prepared.data_bytes > info else prepared.largest_details(info)
         return InvalidInput(
             field,
             Reason.ANSWER_BYTES_OF_JSON,

@@ -35,7 +35,7 @@ def plan(tokenizer: Tokenizer, passage: str, unit: EvidenceUnit, pooling: str) -
     ]
     assert inputs[1].left_out == 2
     spec = CompareSpec(evidence=(EvidenceSpec(method="occlusion", unit=unit),))
-    return layout_of(spec, manifest(pooling=pooling), inputs, ["a", passage])
+    return layout_of(spec, manifest(pooling=pooling), "pooled", inputs, ["a", passage])
 
 
 def test_a_unit_that_leaves_nothing_to_pool_is_refused(tokenizer: Tokenizer) -> None:

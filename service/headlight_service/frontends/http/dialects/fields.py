@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from headlight.errors import InvalidInput, NotFound, Phrase, Reason
+from headlight.interface.arguments import LARGEST_ID
 from headlight.refusals import Path
 from headlight.runtime.tokenization.input_checks import Truncation, too_many_tokens
 from headlight.spec import InputRole, PooledSpec, VectorType
@@ -19,7 +20,6 @@ UNNAMED = ("", "default/not-specified")  # the latter is infinity's
 INSTRUCTION: dict[Path, Path] = {("prompt_text",): ("instruction",)}  # its name in errors
 REMEMBERED = 64  # resolved output specs, one for each number of dimensions
 FOR_ALL = "for all requests of a service: headlight serve --truncation end"  # of truncation
-LARGEST_ID = (1 << 63) - 1
 TRUNCATE: Mapping[str, Truncation] = {"none": "refuse", "start": "cut_start", "end": "cut_end"}
 ROLES: Mapping[str, InputRole | None] = {"query": "query", "document": "document"}
 

@@ -117,7 +117,7 @@ def secrets_stay_out(manifests: list[Manifest]) -> Iterator[str]:
 
 def scalers_ask_for_metrics_that_exist(manifests: list[Manifest]) -> Iterator[str]:
     """Check that autoscalers query gauges of the service, in their own namespace."""
-    known = {f"headlight_{name}" for name in GAUGES}
+    known = set(GAUGES)
     for scaler in look.of_kind(manifests, "HorizontalPodAutoscaler", "ScaledObject"):
         spec = scaler["spec"]
         queries = [trigger["metadata"].get("query", "") for trigger in spec.get("triggers", [])]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from headlight.outputs.answer_numbers import Kind
     from headlight.outputs.vector_forms import AvailableForms
     from headlight.pb import headlight_pb2 as pb
-    from headlight.runtime.values import Architecture, Arrays, Floats, Role, Tokenized
+    from headlight.runtime.values import Architecture, Arrays, Floats, GraphRole, Tokenized
 
 
 class AttentionMap(Output):
@@ -50,7 +50,7 @@ class AttentionMap(Output):
 
     name = "attention"
     extras = ("attention_indices", "attention_scales")
-    role: Role = "attend"
+    role: GraphRole = "attend"
     layered = True
     selects = True
     tolerance = "attention"

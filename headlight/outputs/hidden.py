@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headlight.description import Limits, ModelDescription
     from headlight.outputs.vector_forms import AvailableForms
     from headlight.pb import headlight_pb2 as pb
-    from headlight.runtime.values import Architecture, Arrays, Ids, Role, Tokenized
+    from headlight.runtime.values import Architecture, Arrays, GraphRole, Ids, Tokenized
 
 HIDDEN = "outputs.hidden"
 
@@ -57,7 +57,7 @@ class HiddenStates(Output):
     name = "hidden"
     axes = ("layer", "token", "value")
     chosen = "hidden_tokens"
-    role: Role = "attend"
+    role: GraphRole = "attend"
     tolerance = "hidden"
     floor = 2e-5
     layered = True

@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     from headlight.outputs.answer_numbers import Kind
     from headlight.outputs.vector_forms import AvailableForms
     from headlight.results import ModelRef, TokenList
-    from headlight.runtime.values import Architecture, Array, Arrays, Floats, Ids, Role, Tokenized
+    from headlight.runtime.values import (
+        Architecture,
+        Array,
+        Arrays,
+        Floats,
+        GraphRole,
+        Ids,
+        Tokenized,
+    )
 
 
 def that_fit(layers: Sequence[int], fits: Phrase, size: int, room: int) -> dict[str, Argument]:
@@ -111,7 +119,7 @@ class Output:
     extras: tuple[str, ...] = ()
     axes: tuple[str, ...] = ("token", "value")
     chosen = ""
-    role: Role = "embed"
+    role: GraphRole = "embed"
     reads: tuple[str, ...] = ()
     layered = False
     stacked = False

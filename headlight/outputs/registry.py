@@ -15,7 +15,7 @@ from headlight.outputs.sparse import SparseVectors
 from headlight.outputs.tokens import TokenRows
 
 if TYPE_CHECKING:
-    from headlight.runtime.values import Role
+    from headlight.runtime.values import GraphRole
 
 OUTPUTS: dict[str, Output] = {
     each.name: each
@@ -37,7 +37,7 @@ MEASURED = tuple(FLOORS)
 ROWS = ("pooled", *dict.fromkeys(name for output in OUTPUTS.values() for name in output.reads))
 # The graph that each output of a bundle needs. The description of tokens has no module: it has no
 # numbers.
-ROLES: dict[str, Role] = {
+GRAPH_ROLES: dict[str, GraphRole] = {
     **{name: OUTPUTS[name].role for name in MEASURED},
     "token_info": "embed",
     **{name: output.role for name, output in OUTPUTS.items()},

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from headlight.outputs.output import Output
 from headlight.outputs.registry import OUTPUTS
-from headlight.runtime.values import Architecture, Array, Floats, Ids, Role, Tokenized
+from headlight.runtime.values import Architecture, Array, Floats, GraphRole, Ids, Tokenized
 
 NOWHERE: Mapping[str, Any] = {}
 
@@ -36,7 +36,7 @@ class Selection(dict[str, Any]):
                 self[name] = output.plain if choice is True else choice
         chosen = [*self.outputs()]
         roles = [output.role for output, _ in chosen]
-        self.role: Role = "attend" if "attend" in roles else "embed"
+        self.role: GraphRole = "attend" if "attend" in roles else "embed"
         self.one_size = all(output.one_size(choice) for output, choice in chosen)
         self.needs_tokens = any(output.needs_tokens(choice) for output, choice in chosen)
         self.any_length = any(output.any_length(choice) for output, choice in chosen)
@@ -47,7 +47,7 @@ class Selection(dict[str, Any]):
             yield OUTPUTS[name], choice
 
 
-def everything(architecture: Architecture, role: Role = "attend") -> Selection:
+def everything(architecture: Architecture, role: GraphRole = "attend") -> Selection:
     """Return the selection of all outputs of a graph, unreduced."""
     outputs = [
         output
@@ -83,7 +83,7 @@ class EncodeItem(NamedTuple):
     matched: Ids | None = None
 
     @property
-    def role(self) -> Role:
+    def role(self) -> GraphRole:
         """The graph that can serve it; only `attend` takes a head mask."""
         return self.selection.role if self.head_mask is None else "attend"
 

@@ -18,7 +18,7 @@ from headlight import __version__
 from headlight.errors import HeadlightError, InvalidInput, Reason, renamed
 from headlight.extras import version_of
 from headlight.interface.arguments import checked_head_mask
-from headlight.outputs.registry import OUTPUTS, ROLES
+from headlight.outputs.registry import GRAPH_ROLES, OUTPUTS
 from headlight.outputs.spans import SPANS
 from headlight.outputs.vector_forms import AvailableForms
 from headlight.runtime.batch_shape import choices, fastest, kept
@@ -66,7 +66,7 @@ class Runtime(LocalEncoder):
     Threads may share it. It closes with its `with` block, or by `close()`.
 
     Attributes:
-        roles: the graphs loaded: "embed", "attend".
+        graph_roles: the graphs loaded: "embed", "attend".
 
     Example:
         >>> with Runtime("build/bundles/docs-rope") as runtime:
@@ -148,14 +148,14 @@ class Runtime(LocalEncoder):
             attend=attend,
             gpu=gpu,
         )
-        self.roles: frozenset[str] = self.engine.roles
+        self.graph_roles: frozenset[str] = self.engine.graph_roles
         self._open_files()
         self._description = describe(
             self.bundle,
             self.forms,
             provider=self.provider,
             precision=precision,
-            roles=self.roles,
+            graph_roles=self.graph_roles,
             texts=self.tokenizer is not None,
         )
         self.bundle.release()
@@ -293,14 +293,14 @@ class Runtime(LocalEncoder):
             choices[name] = resolved
         selection = Selection(**choices)
         for name in selection:
-            if name in ROLES and name not in self.bundle.manifest.outputs:
+            if name in GRAPH_ROLES and name not in self.bundle.manifest.outputs:
                 raise self._gives_no(f"outputs.{name}", name)
         if selection.any_length and len(selection) > 1:
             raise InvalidInput(f"{SPANS}.beyond_max_length", Reason.ALONE_WITH_TOKENS)
         return selection
 
     def _check_attends(self, field: str, wanted: object | None) -> None:
-        if wanted is None or "attend" in self.roles:
+        if wanted is None or "attend" in self.graph_roles:
             return
         if not self.bundle.manifest.attends:
             raise self._gives_no(field, field.removeprefix("outputs."))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headlight.description import Limits, ModelDescription
-from headlight.outputs.registry import ROLES
+from headlight.outputs.registry import GRAPH_ROLES
 from headlight.outputs.vector_forms import AvailableForms
 from headlight.runtime.bundle.bundle import Bundle
 
@@ -18,7 +18,7 @@ def describe(
     *,
     provider: str,
     precision: str,
-    roles: Collection[str],
+    graph_roles: Collection[str],
     texts: bool,
 ) -> ModelDescription:
     """Return the description of a bundle on a provider, without limits.
@@ -27,7 +27,7 @@ def describe(
         bundle: verified.
         forms: of its vectors.
         provider, precision: in use.
-        roles: of the graphs that are loaded.
+        graph_roles: of the graphs that are loaded.
         texts: whether there is a tokenizer.
     """
     manifest, architecture = bundle.manifest, bundle.manifest.architecture
@@ -47,7 +47,7 @@ def describe(
         pooling=manifest.pooling,
         normalized=manifest.normalize,
         accepts=tuple(kind for kind in manifest.accepts if kind == "ids" or texts),
-        outputs=tuple(name for name in manifest.outputs if ROLES.get(name) in roles),
+        outputs=tuple(name for name in manifest.outputs if GRAPH_ROLES.get(name) in graph_roles),
         limits=NO_LIMITS,
         variants=manifest.variants,
         parity=manifest.parity,

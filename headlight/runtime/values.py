@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headlight.results import TokenList
 
-Role = Literal["embed", "attend"]  # of a graph that encodes; `head` follows pooling
+GraphRole = Literal["embed", "attend"]  # of a graph that encodes; `head` follows pooling
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Keys = NDArray[np.uint16]  # of the largest weights of a row

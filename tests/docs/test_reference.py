@@ -31,7 +31,7 @@ def test_every_metric_of_a_scrape_has_a_row_with_its_type_and_its_meaning() -> N
         assert f"<br>{kind} |" in row
         assert reference.cell(meanings[name]) in row
     for name in (*HISTOGRAMS, *COUNTERS, *GAUGES):
-        assert f"`headlight_{name}" in page
+        assert f"`{name}" in page
     assert f"`reason`: {', '.join(REASONS)}" in row_of(page, "headlight_rejected_total")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from headlight.description import Limits
 from headlight.runtime.encode_items import EncodeItem
 from headlight.runtime.engine.batches import AS_LONG, Rounding
-from headlight.runtime.values import Role
+from headlight.runtime.values import GraphRole
 from headlight.spec import Priority
 from headlight_service.app.executor import fit
 from headlight_service.config.options import Config
@@ -68,7 +68,7 @@ class Setup:
         tokens: int = 64,
         rounding: Rounding = AS_LONG,
         bulk_seconds: float = math.inf,
-        wide_roles: frozenset[Role] = frozenset(),
+        wide_roles: frozenset[GraphRole] = frozenset(),
     ) -> None:
         self.engine, self.clock, self.reports = FakeEngine(), Clock(), list[BatchReport]()
         self.worked = Clock()  # of the processors
@@ -87,7 +87,7 @@ class Setup:
             worked=self.worked,
             name="m",
         )
-        limits: dict[Role, BatchLimit] = {
+        limits: dict[GraphRole, BatchLimit] = {
             "embed": BatchLimit(tokens),
             "attend": BatchLimit(tokens, 10**4),
         }

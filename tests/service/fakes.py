@@ -30,7 +30,7 @@ from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.runtime_description import describe
 from headlight.runtime.tokenization.input_checks import checked_ids
 from headlight.runtime.tokenization.input_roles import NO_RULES
-from headlight.runtime.values import Architecture, Role, Tokenized
+from headlight.runtime.values import Architecture, GraphRole, Tokenized
 from headlight.spec import InputRole
 from headlight_service.config.options import Config
 
@@ -130,7 +130,7 @@ class FakeEngine:
         self.most_tokens: int | None = None  # padded, in a batch that its memory holds
         self.probes = 0
         self.probe_fails = False
-        self.wide_roles: frozenset[Role] = frozenset()
+        self.wide_roles: frozenset[GraphRole] = frozenset()
         self.takes: Callable[[int], None] = lambda tokens: None  # called while a batch runs
 
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
@@ -154,7 +154,7 @@ class FakeEngine:
             )
         return [result(item) for item in items]
 
-    def graph(self, role: Role, *, wide: bool) -> Role:
+    def graph(self, role: GraphRole, *, wide: bool) -> GraphRole:
         return role
 
     def probe(self) -> None:
@@ -246,7 +246,7 @@ class FakeRuntime:
     def __init__(self, *, attend: bool = True, tokenizer: bool = True, **changes: Any) -> None:
         self.bundle = FakeBundle(manifest(**changes))
         self.provider, self.precision = "cpu", "fp32"
-        self.roles = frozenset({"embed", "attend"} if attend else {"embed"})
+        self.graph_roles = frozenset({"embed", "attend"} if attend else {"embed"})
         self.tokenizer = FakeTokenizer() if tokenizer else None
         self.spelling = None
         self.engine, self.workers = FakeEngine(), Workers(streams=2)
@@ -258,7 +258,7 @@ class FakeRuntime:
             self.forms,
             provider=self.provider,
             precision=self.precision,
-            roles=self.roles,
+            graph_roles=self.graph_roles,
             texts=tokenizer,
         )
 

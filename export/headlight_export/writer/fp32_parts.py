@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import torch
 
-from headlight.outputs.registry import OUTPUTS, ROLES
+from headlight.outputs.registry import GRAPH_ROLES, OUTPUTS
 from headlight.runtime.bundle.manifest import Graph, Manifest, Tolerance
 from headlight.runtime.values import Architecture
 from headlight_export.folders.origin import Origin
@@ -93,7 +93,7 @@ def write_parts(
         source=_source(origin),
         outputs=tuple(
             name
-            for name in ROLES
+            for name in GRAPH_ROLES
             if name not in left and (name not in OUTPUTS or OUTPUTS[name].given_by(architecture))
         ),
         task=origin.task,

@@ -11,7 +11,7 @@ from typing import Any
 
 from headlight.description import Parity, Quality
 from headlight.errors import BundleError
-from headlight.outputs.registry import MEASURED, OUTPUTS, ROLES
+from headlight.outputs.registry import GRAPH_ROLES, MEASURED, OUTPUTS
 from headlight.runtime.bundle.manifest_fields import MANIFEST, Fields
 from headlight.runtime.bundle.pair_template import LONGEST_TEMPLATE, PairTemplate
 from headlight.runtime.bundle.prompts import LONGEST_PROMPT
@@ -104,7 +104,7 @@ class Manifest:
     tokenizer: str | None
     files: Mapping[str, FileEntry]
     source: Mapping[str, Any]  # its origin; informative
-    outputs: tuple[str, ...]  # that its graphs give; those not in ROLES are not served
+    outputs: tuple[str, ...]  # that its graphs give; those not in GRAPH_ROLES are not served
     task: str = "embed"  # one of TASKS
     labels: tuple[str, ...] = ()  # of a model that scores, in the order of its scores
     activation: str = ""  # one of ACTIVATIONS, from logits to scores; empty: the model gives none
@@ -141,7 +141,7 @@ class Manifest:
     @property
     def attends(self) -> bool:
         """Whether an output needs the graph `attend`."""
-        return any(ROLES.get(name) == "attend" for name in self.outputs)
+        return any(GRAPH_ROLES.get(name) == "attend" for name in self.outputs)
 
     def graph(self, role: str, provider: str, precision: str) -> Graph:
         """Return the graph of a role for a provider and precision.
@@ -319,7 +319,7 @@ def _outputs_of(
     dense = dense_layers == 0 or "head" in roles
     return tuple(
         name
-        for name, role in ROLES.items()
+        for name, role in GRAPH_ROLES.items()
         if role in roles
         and (
             name not in OUTPUTS
@@ -334,7 +334,7 @@ def _outputs(top: Fields, given: Collection[str]) -> tuple[str, ...]:
     """Return the declared outputs. A later version may have declared some that are not known."""
     outputs = top.strings("outputs")
     for name in outputs:
-        if name in ROLES and name not in given:
+        if name in GRAPH_ROLES and name not in given:
             raise BundleError(f"outputs has {name}, which none of the graphs gives", MANIFEST)
     return outputs
 

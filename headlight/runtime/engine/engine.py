@@ -34,14 +34,14 @@ from headlight.runtime.providers.device_faults import Faults, told
 from headlight.runtime.providers.provider_choice import ANY_GPU, least_rounding, open_graph
 from headlight.runtime.providers.session import Session
 from headlight.runtime.providers.worker_layout import Workers
-from headlight.runtime.values import Arrays, Role
+from headlight.runtime.values import Arrays, GraphRole
 
 
 class Engine:
     """The sessions of a bundle on one provider, in one precision.
 
     Attributes:
-        roles: the graphs loaded that encode.
+        graph_roles: the graphs loaded that encode.
         head: the layers behind pooling, if the bundle has a graph of them.
         rounding: the rule for the padded length of its batches.
         batch_tokens: most padded tokens of a batch of `run_in_batches`.
@@ -83,7 +83,7 @@ class Engine:
             longest=bundle.manifest.max_length,
         )
         self._title = f"{bundle.manifest.name} {bundle.manifest.version} on {provider}/{precision}"
-        self._sessions: dict[Role, Session] = {}
+        self._sessions: dict[GraphRole, Session] = {}
         self._workers = workers
         # Of all callers of `run_in_batches` together: more batches at once than there are workers
         # are slower. Its threads start with the first batch.
@@ -92,7 +92,7 @@ class Engine:
             Workers(workers.streams, workers.threads),
             Workers(1, workers.all, in_turn=True),
         )
-        workers_of: dict[Role, Workers] = {"embed": workers}
+        workers_of: dict[GraphRole, Workers] = {"embed": workers}
         if attend:
             workers_of["attend"] = on_all if workers.attend_on_all else narrow
         for role, own in workers_of.items():
@@ -106,12 +106,12 @@ class Engine:
             self.faults,
             self._title,
         )
-        self.roles = frozenset(self._sessions)
-        wide: dict[Role, bool] = {
+        self.graph_roles = frozenset(self._sessions)
+        wide: dict[GraphRole, bool] = {
             "embed": workers.copy or workers.lent,
             "attend": workers.attend_on_all,
         }
-        self.wide_roles: frozenset[Role] = frozenset(role for role in wide if wide[role])
+        self.wide_roles: frozenset[GraphRole] = frozenset(role for role in wide if wide[role])
         self._callers, self._counting = 0, threading.Lock()  # of `run_in_batches`
 
     def close(self) -> None:
@@ -122,13 +122,17 @@ class Engine:
 
     def selections(self, embedding: Selection) -> list[Selection]:
         """Return a selection for each loaded graph: `embedding`, and all outputs of the other."""
-        return [embedding, everything(self.architecture)] if "attend" in self.roles else [embedding]
+        return (
+            [embedding, everything(self.architecture)]
+            if "attend" in self.graph_roles
+            else [embedding]
+        )
 
-    def has_other_session(self, role: Role) -> bool:
+    def has_other_session(self, role: GraphRole) -> bool:
         """Return whether an exclusive batch of this role runs on another session."""
         return role == "embed" and role in self.wide_roles
 
-    def graph(self, role: Role, *, wide: bool) -> Role:
+    def graph(self, role: GraphRole, *, wide: bool) -> GraphRole:
         """Return the graph that a batch of this role runs on.
 
         An "embed" batch with all threads may run on "attend"; see `Workers.lent`.
@@ -277,7 +281,7 @@ class Engine:
             if role == "embed" or self.faults.gpu:
                 session.shrink(self._feeds(role, [item])[0])
 
-    def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> tuple[Arrays, list[Work]]:
+    def _feeds(self, role: GraphRole, items: Sequence[EncodeItem]) -> tuple[Arrays, list[Work]]:
         """Return the inputs of a graph, and the work of each requested output.
 
         Inputs that no item sets get defaults that have no effect.

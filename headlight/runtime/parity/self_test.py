@@ -24,7 +24,7 @@ from headlight.runtime.parity.golden_inputs import (
     short_inputs,
     vectors_alone,
 )
-from headlight.runtime.values import Role
+from headlight.runtime.values import GraphRole
 
 
 class GoldenError(NamedTuple):
@@ -112,7 +112,7 @@ class SelfTest:
                     for name, error in distances(result, one.answers).items():
                         yield GoldenError(file, name, error, one.about)
         for output in OUTPUTS.values():
-            if output.role in self._engine.roles:
+            if output.role in self._engine.graph_roles:
                 yield from self._form_errors(output, golden)
 
     def _form_errors(self, output: Output, golden: Sequence[Golden]) -> Iterator[GoldenError]:
@@ -132,7 +132,7 @@ class SelfTest:
 
     def _run(
         self,
-        role: Role,
+        role: GraphRole,
         items: Sequence[EncodeItem],
         problem: str = "cannot run the golden inputs, or gives no usable numbers for them",
         *,
@@ -182,5 +182,5 @@ class SelfTest:
                 f"is off by {error:.3g} on {self._provider}, tolerance {limit:.3g}", graph.file
             )
 
-    def _file(self, role: Role) -> str:
+    def _file(self, role: GraphRole) -> str:
         return self._manifest.graph(role, self._provider, self._precision).file

@@ -21,7 +21,7 @@ from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.onnx_session import gpu_installed
 from headlight.runtime.tokenization.input_checks import TRUNCATIONS
 from headlight.runtime.tokenization.long_texts import CHARACTERS_PER_TOKEN
-from headlight.runtime.values import Role
+from headlight.runtime.values import GraphRole
 from headlight_service.app.executor import Executor, output_limit
 from headlight_service.app.startup_steps import OPENING, SELF_TEST, StartupSteps
 from headlight_service.config.command_line import ConfigError
@@ -260,22 +260,24 @@ def _gauges(executor: Executor, name: str, fell_back: bool) -> dict[str, Callabl
         return [each.estimate for each in [*executor.models] if each.ref.name == name]
 
     return {
-        "queue_tokens": lambda: sum(sum(each.queued.values()) for each in estimates()),
-        "queue_bulk_tokens": lambda: sum(each.queued["bulk"] for each in estimates()),
-        "backlog_seconds": lambda: sum(each.seconds_before("bulk") for each in estimates()),
-        "held_request_bytes": lambda: admission.requests.held,
-        "held_output_bytes": lambda: admission.outputs.held,
-        "provider_fallback": lambda: float(fell_back),
+        "headlight_queue_tokens": lambda: sum(sum(each.queued.values()) for each in estimates()),
+        "headlight_queue_bulk_tokens": lambda: sum(each.queued["bulk"] for each in estimates()),
+        "headlight_backlog_seconds": lambda: sum(
+            each.seconds_before("bulk") for each in estimates()
+        ),
+        "headlight_held_request_bytes": lambda: admission.requests.held,
+        "headlight_held_output_bytes": lambda: admission.outputs.held,
+        "headlight_provider_fallback": lambda: float(fell_back),
     }
 
 
-def batch_limits(runtime: Runtime, config: Config) -> dict[Role, BatchLimit]:
+def batch_limits(runtime: Runtime, config: Config) -> dict[GraphRole, BatchLimit]:
     """Return the batch limit of each role: those of the loaded graphs."""
     tokens = runtime.engine.batch_tokens
-    limits_of_roles: dict[Role, BatchLimit] = {
+    limits_of_roles: dict[GraphRole, BatchLimit] = {
         "embed": BatchLimit(tokens, None, config.max_padding)
     }
-    if "attend" in runtime.roles:
+    if "attend" in runtime.graph_roles:
         limits_of_roles["attend"] = BatchLimit(tokens, config.attend_batch_cost, config.max_padding)
     return limits_of_roles
 

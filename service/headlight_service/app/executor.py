@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from headlight.description import Limits
 from headlight.runtime import Runtime
-from headlight.runtime.values import Role
+from headlight.runtime.values import GraphRole
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
 from headlight_service.core.admission.admission_control import RESERVE, Admission, outputs_for
@@ -71,7 +71,7 @@ class Executor:
             )
 
     def add(
-        self, model: ServedModel, engine: EngineFunctions, limits: Mapping[Role, BatchLimit]
+        self, model: ServedModel, engine: EngineFunctions, limits: Mapping[GraphRole, BatchLimit]
     ) -> None:
         """Take the requests of one more model.
 

@@ -65,14 +65,14 @@ TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 # 0: exact lengths; 0.2: the default limit.
 RATIOS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 
-# Of a model, by names without "headlight_". Histograms: help, labels besides `model`, buckets.
+# Of a model. Histograms: help, labels besides `model`, buckets.
 HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
-    "batch_items": ("Inputs in a batch.", (), ITEMS),
-    "batch_tokens": ("Tokens in a batch, padding excluded.", (), TOKENS),
-    "batch_seconds": ("Time of a batch in the model.", ("priority",), SECONDS),
-    "padding_ratio": ("Share of a batch that is padding.", (), RATIOS),
+    "headlight_batch_items": ("Inputs in a batch.", (), ITEMS),
+    "headlight_batch_tokens": ("Tokens in a batch, padding excluded.", (), TOKENS),
+    "headlight_batch_seconds": ("Time of a batch in the model.", ("priority",), SECONDS),
+    "headlight_padding_ratio": ("Share of a batch that is padding.", (), RATIOS),
     # By priority: the waits of bulk would hide those of interactive.
-    "stage_seconds": (
+    "headlight_stage_seconds": (
         (
             "Time of a request by stage; queue: until the first of its batches begins, infer: "
             "until the last of them is done."
@@ -82,26 +82,32 @@ HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
     ),
 }
 COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "attend_runs": (
+    "headlight_attend_runs": (
         (
             "Batches run on the graph that returns attention, "
             "those included that only have all threads there."
         ),
         (),
     ),
-    "texts": ("Inputs encoded.", ("priority",)),
-    "tokens": ("Tokens encoded, padding excluded.", ("priority",)),
-    "output_bytes": ("Bytes of results computed, by output.", ("output",)),
-    "rejected": ("Requests that got no answer, by reason.", ("reason",)),
-    "cancelled": ("Requests whose caller left, by stage.", ("stage",)),
+    "headlight_texts": ("Inputs encoded.", ("priority",)),
+    "headlight_tokens": ("Tokens encoded, padding excluded.", ("priority",)),
+    "headlight_output_bytes": ("Bytes of results computed, by output.", ("output",)),
+    "headlight_rejected": ("Requests that got no answer, by reason.", ("reason",)),
+    "headlight_cancelled": ("Requests whose caller left, by stage.", ("stage",)),
 }
 GAUGES = {  # read at each scrape
-    "queue_tokens": "Tokens admitted and not yet answered, running ones included.",
-    "queue_bulk_tokens": "Those of headlight_queue_tokens that are bulk's.",
-    "backlog_seconds": "How long the tokens admitted will take, at the rate of the last batches.",
-    "held_request_bytes": "Bytes of the requests being dealt with, of all models together.",
-    "held_output_bytes": "Bytes of results being computed or sent, of all models together.",
-    "provider_fallback": (
+    "headlight_queue_tokens": "Tokens admitted and not yet answered, running ones included.",
+    "headlight_queue_bulk_tokens": "Those of headlight_queue_tokens that are bulk's.",
+    "headlight_backlog_seconds": (
+        "How long the tokens admitted will take, at the rate of the last batches."
+    ),
+    "headlight_held_request_bytes": (
+        "Bytes of the requests being dealt with, of all models together."
+    ),
+    "headlight_held_output_bytes": (
+        "Bytes of results being computed or sent, of all models together."
+    ),
+    "headlight_provider_fallback": (
         "1 where the CPU computes for want of the GPU that ONNX Runtime was installed for, else 0."
     ),
 }
@@ -138,18 +144,15 @@ class Metrics:
         self._define_process()
         r = self.registry
         self._histograms = {
-            name: Histogram(
-                f"headlight_{name}", text, ("model", *labels), buckets=buckets, registry=r
-            )
+            name: Histogram(name, text, ("model", *labels), buckets=buckets, registry=r)
             for name, (text, labels, buckets) in HISTOGRAMS.items()
         }
         self._counters = {
-            name: Counter(f"headlight_{name}", text, ("model", *labels), registry=r)
+            name: Counter(name, text, ("model", *labels), registry=r)
             for name, (text, labels) in COUNTERS.items()
         }
         self._gauges = {
-            name: Gauge(f"headlight_{name}", text, ["model"], registry=r)
-            for name, text in GAUGES.items()
+            name: Gauge(name, text, ["model"], registry=r) for name, text in GAUGES.items()
         }
         self._info = Gauge(
             "headlight_model_info",
@@ -236,32 +239,39 @@ class Metrics:
         self, model: str, counters: Mapping[str, Counter], histograms: Mapping[str, Histogram]
     ) -> ModelMetrics:
         return ModelMetrics(
-            texts={priority: counters["texts"].labels(model, priority) for priority in PRIORITIES},
-            tokens={
-                priority: counters["tokens"].labels(model, priority) for priority in PRIORITIES
-            },
-            batch_items=histograms["batch_items"].labels(model),
-            batch_tokens=histograms["batch_tokens"].labels(model),
-            batch_seconds={
-                priority: histograms["batch_seconds"].labels(model, priority)
+            texts={
+                priority: counters["headlight_texts"].labels(model, priority)
                 for priority in PRIORITIES
             },
-            padding_ratio=histograms["padding_ratio"].labels(model),
-            attend_runs=counters["attend_runs"].labels(model),
+            tokens={
+                priority: counters["headlight_tokens"].labels(model, priority)
+                for priority in PRIORITIES
+            },
+            batch_items=histograms["headlight_batch_items"].labels(model),
+            batch_tokens=histograms["headlight_batch_tokens"].labels(model),
+            batch_seconds={
+                priority: histograms["headlight_batch_seconds"].labels(model, priority)
+                for priority in PRIORITIES
+            },
+            padding_ratio=histograms["headlight_padding_ratio"].labels(model),
+            attend_runs=counters["headlight_attend_runs"].labels(model),
             stage_seconds={
                 priority: {
-                    stage: histograms["stage_seconds"].labels(model, priority, stage)
+                    stage: histograms["headlight_stage_seconds"].labels(model, priority, stage)
                     for stage in STAGES
                 }
                 for priority in PRIORITIES
             },
             output_bytes={
-                output: counters["output_bytes"].labels(model, output)
+                output: counters["headlight_output_bytes"].labels(model, output)
                 for output in (*OUTPUTS, COMPARISON)
             },
-            rejected={reason: counters["rejected"].labels(model, reason) for reason in REASONS},
+            rejected={
+                reason: counters["headlight_rejected"].labels(model, reason) for reason in REASONS
+            },
             cancelled={
-                stage: counters["cancelled"].labels(model, stage) for stage in CANCEL_STAGES
+                stage: counters["headlight_cancelled"].labels(model, stage)
+                for stage in CANCEL_STAGES
             },
         )
 

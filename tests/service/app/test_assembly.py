@@ -108,7 +108,7 @@ def test_a_service_leaves_numpy_one_thread(bundle_path: Path) -> None:
 
 def test_the_attend_graph_is_not_opened_without_attention(bundle_path: Path) -> None:
     runtime = assembly.load(Config(bundle=bundle_path, provider="cpu", attention="off"))
-    assert runtime.roles == {"embed"}
+    assert runtime.graph_roles == {"embed"}
 
 
 def test_a_single_text_on_the_attend_graph_is_counted_under_that_graph(

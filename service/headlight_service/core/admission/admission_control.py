@@ -27,8 +27,9 @@ from headlight_service.core.admission.waiting_list import (
 SHORTEST_RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 30.0
 FIRST_RETRY_SECONDS = 1.0  # before any batch has given a rate
-# Refuse work only if its estimate is over twice the time left, because rates are estimates.
-LATE_FACTOR = 2.0
+# Work in many batches is refused at once only if alone it would take over twice the time left,
+# because rates are estimates.
+ALONE_FACTOR = 2.0
 # 1/8 is kept of the answer bytes for small answers, of the request bytes for small requests, and of
 # the queue for interactive requests.
 RESERVE = 8
@@ -168,7 +169,7 @@ class Admission:
             if other is not estimate:
                 first = other.seconds_before("interactive") if priority == "bulk" else 0.0
                 beside = other.seconds_before(priority) - first
-                before += first + min(beside, share * other.weight + other.batch_seconds)
+                before += first + min(beside, share * other.weight + other.recent_batch_seconds)
         return before
 
     @property
@@ -395,6 +396,10 @@ class Admission:
     ) -> Expected | None:
         """Refuse a request that the queue would not reach in time.
 
+        It is refused if w e + o exceeds the time left: w is the work before it in seconds, of its
+        own model and, by their shares, of others; o its own; e the learnt factor of `WaitEstimate`,
+        from 1 to 3. Without work before it, it is never refused.
+
         Args:
             estimate: of the request's model.
             tokens: tokens of the request; 0 if they are not known yet.
@@ -438,7 +443,7 @@ class Admission:
             Shed: waiting cannot help.
         """
         alone = estimate.seconds(tokens)
-        if 0 < LATE_FACTOR * remaining_seconds < alone:
+        if 0 < ALONE_FACTOR * remaining_seconds < alone:
             raise Shed(
                 Reason.ALONE_BEYOND_DEADLINE,
                 Shortage.DEADLINE,

@@ -88,7 +88,7 @@ class WaitEstimate:
         )
 
     @property
-    def batch_seconds(self) -> float:
+    def recent_batch_seconds(self) -> float:
         """Seconds of one of its last batches; 0: none has run."""
         return self._recent_seconds / self._recent_batches if self._recent_batches else 0.0
 
@@ -122,7 +122,9 @@ class WaitEstimate:
             seconds: until its answer or its cancellation.
             answered: whether it was answered; from a cancelled request, only a late wait is learnt.
         """
-        worth = expected.before >= max(WORTH * expected.remaining, BATCHES * self.batch_seconds)
+        worth = expected.before >= max(
+            WORTH * expected.remaining, BATCHES * self.recent_batch_seconds
+        )
         late = seconds > self.latest(expected, priority)
         if worth and expected.remaining > 0 and (late or answered):
             excess = self._excess[priority] + STEP * (late - LATE)

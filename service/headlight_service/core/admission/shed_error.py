@@ -1,4 +1,7 @@
-"""Error of load shedding, and the closed set of reasons for refusing valid requests."""
+"""Error of load shedding: a valid request is refused because a resource is short.
+
+Its words are in `headlight.reasons`.
+"""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def warn_if_short(runtime: Runtime, limit: int | None) -> None:
     if limit is None:
         return
     manifest, provider = runtime.bundle.manifest, runtime.provider
-    attend = "attend" in runtime.roles
+    attend = "attend" in runtime.graph_roles
     text = text_bytes(manifest.architecture, manifest.max_length, provider, attend=attend)
     batches = batches_at_once(runtime.workers.streams, provider)
     resident = resident_bytes()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headlight.errors import DeviceFull, DeviceLost, HeadlightError, HostFull
 from headlight.runtime.encode_items import ItemResult
 from headlight.runtime.engine.batches import AS_LONG, Rounding
-from headlight.runtime.values import Role
+from headlight.runtime.values import GraphRole
 from headlight_service.core.scheduler.batch_halving import Outcome, Run
 from headlight_service.core.scheduler.running_batch import BatchReport
 
@@ -36,7 +36,7 @@ class EngineFunctions(NamedTuple):
 
     run: Run
     probe: Callable[[], None]
-    wide: frozenset[Role] = frozenset()
+    wide: frozenset[GraphRole] = frozenset()
     rounding: Rounding = AS_LONG
     observe: Callable[[BatchReport], None] = lambda report: None
     tracing: BatchTracing | None = None

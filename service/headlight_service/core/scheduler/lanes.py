@@ -19,7 +19,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from headlight.runtime.values import Role
+from headlight.runtime.values import GraphRole
 from headlight.spec import Priority
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class LaneKey(NamedTuple):
     """Key of a lane: its items need the same graph, and can share a batch."""
 
     model: str  # key of a model version, unique in the process; see `ServedModel.key`
-    role: Role
+    role: GraphRole
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from headlight.errors import DeadlineExceeded, DeviceLost, Reason, Unavailable
-from headlight.runtime.values import Role
+from headlight.runtime.values import GraphRole
 from headlight.spec import Priority
 from headlight_service.core.heartbeat import Heartbeat
 from headlight_service.core.scheduler.batch_halving import Outcome
@@ -90,7 +90,7 @@ class Scheduler:
         self,
         model: str,
         engine: EngineFunctions,
-        limits: Mapping[Role, BatchLimit],
+        limits: Mapping[GraphRole, BatchLimit],
         weight: float = 1.0,
     ) -> None:
         """Serve one more engine.

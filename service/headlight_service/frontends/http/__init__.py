@@ -16,20 +16,22 @@ is common: connections, limits, TLS, tokens, quotas, deadlines, backpressure, dr
         return json_response({"error": refusal.message}, refusal.status)
 
     async def embed(exchange: Exchange) -> Response:
-        body = exchange.json()                         # InvalidInput: it is not JSON
-        model = exchange.door.pipeline.models.get()
-        with counted(model):                           # what cannot be decoded
-            request = Request([body["inputs"]], ...)
+        model, request = await exchange.decoded(decode)    # InvalidInput: it is not JSON
         answer = await exchange.submit(request, JsonForm(model.limits))
-        return await encoded(lambda: json_response(...), answer.prepared.data_bytes)
+        return await exchange.encoded(lambda: json_response(...), answer.prepared.data_bytes)
+
+    def decode(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request]:
+        model = requested_model(exchange, body)
+        with counted(model):                           # what cannot be decoded
+            return model, Request([body["inputs"]], ...)
 
 - `Route(method, path, handler, public=False)`: a path that ends in `/*` takes all that follows,
   as `exchange.rest`. A GET route answers HEAD too. `public` routes need no token and no model.
   The path is the label `method` of the metrics, so it is never made of a request.
-- `Exchange` (`exchange.py`) is one request: `body` (bytes, within --max-request-bytes), `json()`,
-  `query`, `headers` (lower-case names), `rest`, `deadline` (time.monotonic), `priority`, `waits`,
-  `client`, `trace`, `request_id`, `door`. `exchange.fill(request)` sets the fields of a
-  core Request that are the same in every dialect: size, deadline, priority, quota owner.
+- `Exchange` (`exchange.py`) is one request: `body` (bytes, within --max-request-bytes), `query`,
+  `headers` (lower-case names), `rest`, `deadline` (time.monotonic), `priority`, `waits`, `client`,
+  `trace`, `request_id`, `door`. `exchange.fill(request)` sets the fields of a core Request that are
+  the same in every dialect: size, deadline, priority, quota owner.
 - `await exchange.submit(request, form)` is the core's answer; `await exchange.tokenize(...)` is
   that of `Pipeline.tokenize`; `await exchange.wait(handle)` is that of any other handle. They fill
   the request, cancel it when the client disconnects or the deadline passes, and give its permits
@@ -37,8 +39,8 @@ is common: connections, limits, TLS, tokens, quotas, deadlines, backpressure, dr
 - A handler raises the errors of `headlight.errors`, or `Refused` (`http_status.py`) for a status
   of its own. The door maps them, logs them and calls `encode_error`. The dialect need not add
   retry headers, `x-request-id` or `connection`.
-- Handlers run on the event loop: they must not block. Decode and check a body before the first
-  `await`, so that only one body is held as objects at a time.
+- Handlers run on the event loop: they must not block. `exchange.decoded` and `exchange.encoded`
+  use a thread for large bodies and answers.
 
 A page without a dialect's form of errors is a dialect too, with `openai.encode_error`.
 """

@@ -122,5 +122,5 @@ def test_a_failure_reports_an_error_id_and_not_its_cause(
 
 def test_only_the_graphs_asked_for_are_loaded(bundle_path: Path) -> None:
     small = Runtime(bundle_path, threads=1, attend=False)
-    assert small.roles == {"embed"}
+    assert small.graph_roles == {"embed"}
     small.check_golden()

@@ -15,7 +15,7 @@ from headlight.runtime import Runtime
 from headlight.runtime.encode_items import EncodeItem, Selection, everything
 from headlight.runtime.providers import worker_layout
 from headlight.runtime.providers.worker_layout import choose_workers
-from headlight.runtime.values import Arrays, Role
+from headlight.runtime.values import Arrays, GraphRole
 
 
 def there(array: NDArray[Any] | None) -> NDArray[Any]:
@@ -128,7 +128,7 @@ class Counted:
 
 
 @pytest.mark.parametrize("role", ["embed", "attend"])
-def test_batches_on_all_threads_take_turns(role: Role, bundle_path: Path) -> None:
+def test_batches_on_all_threads_take_turns(role: GraphRole, bundle_path: Path) -> None:
     runtime = Runtime(bundle_path, provider="cpu", threads=1, streams=2)
     assert runtime.engine.wide_roles == {"embed", "attend"}
     session: Any = runtime.engine._sessions[role]

@@ -299,8 +299,8 @@ class Runtime(LocalEncoder):
             raise InvalidInput(f"{SPANS}.beyond_max_length", Reason.ALONE_WITH_TOKENS)
         return selection
 
-    def _check_attends(self, field: str, wanted: object | None) -> None:
-        if wanted is None or "attend" in self.graph_roles:
+    def _check_attends(self, field: str, value: object | None) -> None:
+        if value is None or "attend" in self.graph_roles:
             return
         if not self.bundle.manifest.attends:
             raise self._gives_no(field, field.removeprefix("outputs."))

@@ -119,11 +119,11 @@ def matches_tokens(kind: str, pooling: str | None, task: str | None) -> bool:
     return kind in MULTI_VECTORS and pooling is None and task in (None, "multi_vector")
 
 
-def task_of(config: EncoderConfig, asked: str | None = None) -> str:
+def task_of(config: EncoderConfig, requested: str | None = None) -> str:
     """Return the task of a model with such heads: with a single label it ranks.
 
     Raises:
-        Refused: `asked`, of --task, does not suit the head.
+        Refused: `requested`, of --task, does not suit the head.
     """
     head = config.score_head
     if head is None:
@@ -131,12 +131,12 @@ def task_of(config: EncoderConfig, asked: str | None = None) -> str:
             return "embed"
         alone = {"multi_vector": config.multi_vector_head, "sparse": config.term_head}
         return next((task for task, each in alone.items() if each is not None), "embed")
-    if asked == "rerank" and (head.each_token or len(head.labels) != 1):
+    if requested == "rerank" and (head.each_token or len(head.labels) != 1):
         raise Refused(
             f"--task rerank takes a model with one score, and this has {len(head.labels)}; "
             "leave it out"
         )
-    return asked or ("rerank" if len(head.labels) == 1 and not head.each_token else "classify")
+    return requested or ("rerank" if len(head.labels) == 1 and not head.each_token else "classify")
 
 
 def other_use(kind: str, config: Mapping[str, Any]) -> str | None:

@@ -55,11 +55,11 @@ def _without_head_mask(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:
 
 def _needed(nodes: list[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx.NodeProto]:
     """Return the nodes that the outputs depend on, in their order."""
-    wanted, needed = set(outputs), []
+    reachable, needed = set(outputs), []
     for node in reversed(nodes):
-        if not wanted.isdisjoint(node.output):
+        if not reachable.isdisjoint(node.output):
             needed.append(node)
-            wanted.update(node.input)
+            reachable.update(node.input)
     return needed[::-1]
 
 

@@ -49,14 +49,14 @@ def reduce_attention(choice: Choice, places: Places, source: Source, maps: Maps)
         ]
     by_layer = not together and choice.axes[0] in ("pair", "layer")
     for at, (entries, keys) in enumerate(_results(choice, places, source, maps)):
-        here = (at,) if by_layer else ()
-        part = entries.reshape(shape[len(here) :])
+        place = (at,) if by_layer else ()
+        part = entries.reshape(shape[len(place) :])
         if scales is not None:
-            values[here], scales[here] = quantise(part)
+            values[place], scales[place] = quantise(part)
         else:
-            values[here] = halve(part) if spec.dtype == "float16" else part
+            values[place] = halve(part) if spec.dtype == "float16" else part
         if indices is not None:
-            indices[here] = keys.reshape(part.shape)
+            indices[place] = keys.reshape(part.shape)
     tensors = {"attention": values, "attention_indices": indices, "attention_scales": scales}
     return {name: array for name, array in tensors.items() if array is not None}
 
@@ -80,7 +80,7 @@ def _results(
     if source == "top":
         rows = slice(None) if places.queries is None else places.queries.tokens
         for entries, keys in maps:
-            yield entries[..., rows, :], settled(entries[..., rows, :], keys[..., rows, :])
+            yield entries[..., rows, :], ordered_keys(entries[..., rows, :], keys[..., rows, :])
         return
     for layer in _layers(choice, places, source, maps):
         if "statistics" in choice.reduced:
@@ -94,7 +94,7 @@ def _results(
                 yield weights, None
             else:
                 entries, keys = largest(weights, spec.top_k)
-                yield entries, keys if spec.scores else settled(entries, keys)
+                yield entries, keys if spec.scores else ordered_keys(entries, keys)
 
 
 def _layers(choice: Choice, places: Places, source: Source, maps: Maps) -> Iterator[Floats]:
@@ -220,7 +220,7 @@ def largest(rows: Floats, count: int) -> tuple[Floats, Ids]:
     return np.take_along_axis(entries, order, axis=-1), np.take_along_axis(columns, order, axis=-1)
 
 
-def settled(entries: Floats, keys: Ids) -> Ids:
+def ordered_keys(entries: Floats, keys: Ids) -> Ids:
     """Return the keys of the largest weights, with the keys of zero weights made deterministic.
 
     Zero weights at a row's end get the first keys of weight zero, as in ONNX. OpenVINO returns any

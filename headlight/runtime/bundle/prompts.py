@@ -18,12 +18,12 @@ class Prompt:
 
     Attributes:
         text: the prompt; may be empty.
-        asked: whether the caller requested it; else it is the model's default. An input that cannot
+        requested: whether the caller named it; else it is the model's default. An input that cannot
             take a requested prompt is refused.
     """
 
     text: str = ""
-    asked: bool = False
+    requested: bool = False
 
     def check_kind(self, what: str) -> None:
         """Check that no prompt was requested for an input other than a single text.
@@ -31,7 +31,7 @@ class Prompt:
         Raises:
             InvalidInput: a prompt was requested; the field is empty.
         """
-        if self.asked and self.text:
+        if self.requested and self.text:
             raise InvalidInput("", Reason.NO_PROMPT_FOR, what=what)
 
 
@@ -60,13 +60,13 @@ class Prompts:
                 have = f"{', '.join(self.by_name):.800}"
                 reason = Reason.NO_SUCH_PROMPT if have else Reason.NO_PROMPTS
                 raise InvalidInput("prompt_name", reason, names=have)
-            return Prompt(self.by_name[name], asked=True)
+            return Prompt(self.by_name[name], requested=True)
         if text is not None:
             if len(text) > LONGEST_PROMPT:
                 raise InvalidInput(
                     "prompt_text", Reason.LONG_PROMPT, count=len(text), most=LONGEST_PROMPT
                 )
-            return Prompt(text, asked=True)
+            return Prompt(text, requested=True)
         names = ROLE_PROMPTS.get(role, ())
         default = next((each for each in names if each in self.by_name), self.default)
         return Prompt() if default is None else Prompt(self.by_name[default])

@@ -117,14 +117,14 @@ class ComparisonNumbers:
         """Return the numbers of the passages, sorted and cut as the request says."""
         spec, at = self._plan.spec, 0
         for passage in self._passages:
-            for wanted, found in zip(spec.evidence, passage.evidence, strict=True):
-                for side in found.sides if found.terms is None else ():
-                    if wanted.method == "occlusion":
+            for each, evidence in zip(spec.evidence, passage.evidence, strict=True):
+                for side in evidence.sides if evidence.terms is None else ():
+                    if each.method == "occlusion":
                         hidden = self._hidden_scores[at : at + len(side.units)]
                         side.weights = np.float32(passage.score) - np.array(hidden, np.float32)
                         at += len(hidden)
-                    if wanted.top_k is not None:
-                        side.keep_largest(wanted.top_k)
+                    if each.top_k is not None:
+                        side.keep_largest(each.top_k)
         if spec.sort:
             return sorted(self._passages, key=lambda each: -each.score)
         return self._passages
@@ -159,26 +159,26 @@ class ComparisonNumbers:
             numbers.max_sim_mean = max_sim_mean(matched)
         if spec.matrix is not None and cosines is not None:
             numbers.matrix = halve(cosines) if spec.matrix == "float16" else cosines
-        for wanted, units in zip(spec.evidence, planned.units, strict=True):
-            found = _unweighted(units)
-            if wanted.method == "terms":
-                found.terms = term_matches(query, passage).largest(wanted.top_k)
-                found.weights = found.terms.products
-            elif wanted.method == "late_interaction" and matched is not None:
-                found.matched = Matches(planned.compared[matched.rows], matched.cosines)
+        for each, units in zip(spec.evidence, planned.units, strict=True):
+            evidence = _unweighted(units)
+            if each.method == "terms":
+                evidence.terms = term_matches(query, passage).largest(each.top_k)
+                evidence.weights = evidence.terms.products
+            elif each.method == "late_interaction" and matched is not None:
+                evidence.matched = Matches(planned.compared[matched.rows], matched.cosines)
                 parts = token_parts(matched, len(planned.compared))
                 if self._plan.measure != MAX_SIM:
                     parts /= max(1, len(matched.rows))
                 weights = np.zeros(planned.length, np.float32)
                 weights[planned.compared] = parts
-                found.weights = units.passage.sums(weights)
-                if found.special is not None:
-                    found.special.weights = found.special.units.sums(weights)
-            elif wanted.method == "attention" and passage.attention is not None:
-                every = [found, found.query, found.special]
+                evidence.weights = units.passage.sums(weights)
+                if evidence.special is not None:
+                    evidence.special.weights = evidence.special.units.sums(weights)
+            elif each.method == "attention" and passage.attention is not None:
+                every = [evidence, evidence.query, evidence.special]
                 for side in (each for each in every if each is not None):
                     side.weights = side.units.sums(passage.attention.reshape(-1))
-            numbers.evidence.append(found)
+            numbers.evidence.append(evidence)
         return numbers
 
 
@@ -198,19 +198,19 @@ def passage_result(
 ) -> PassageComparison:
     """Return the comparison with one passage as plain values."""
     evidence = []
-    for wanted, found in zip(spec.evidence, numbers.evidence, strict=True):
-        matched, passage = found.matched, unit_weights(found)
+    for each, parts in zip(spec.evidence, numbers.evidence, strict=True):
+        matched, passage = parts.matched, unit_weights(parts)
         evidence.append(
             Evidence(
-                wanted.method,
+                each.method,
                 passage.units,
                 passage.characters,
                 passage.weights,
                 () if matched is None else tuple(matched.rows.tolist()),
                 None if matched is None else matched.cosines,
-                None if found.query is None else unit_weights(found.query),
-                None if found.special is None else unit_weights(found.special),
-                None if found.terms is None else matched_terms(found.terms, spelling),
+                None if parts.query is None else unit_weights(parts.query),
+                None if parts.special is None else unit_weights(parts.special),
+                None if parts.terms is None else matched_terms(parts.terms, spelling),
             )
         )
     return PassageComparison(
@@ -224,10 +224,10 @@ def passage_result(
     )
 
 
-def matched_terms(found: TermMatches, spelling: Spelling | None) -> MatchedTerms:
+def matched_terms(matches: TermMatches, spelling: Spelling | None) -> MatchedTerms:
     """Return shared terms as plain values."""
-    pieces = () if spelling is None else spelling.pieces(found.terms)
-    return MatchedTerms(tuple(found.terms.tolist()), pieces, found.query, found.passage)
+    pieces = () if spelling is None else spelling.pieces(matches.terms)
+    return MatchedTerms(tuple(matches.terms.tolist()), pieces, matches.query, matches.passage)
 
 
 def unit_weights(numbers: UnitNumbers) -> UnitWeights:

@@ -49,10 +49,10 @@ def pad(sequences: Sequence[Ids], rounding: Rounding = AS_LONG) -> tuple[Ids, Id
         # the time.
         return sequences[0][None], np.ones((1, length), dtype=np.int64)
     lengths = list(map(len, sequences))
-    here = np.arange(rounding.up(max(lengths))) < np.array(lengths)[:, None]
-    ids = np.zeros(here.shape, dtype=np.int64)
-    ids[here] = np.concatenate(sequences)  # row by row
-    return ids, here.astype(np.int64)
+    mask = np.arange(rounding.up(max(lengths))) < np.array(lengths)[:, None]
+    ids = np.zeros(mask.shape, dtype=np.int64)
+    ids[mask] = np.concatenate(sequences)  # row by row
+    return ids, mask.astype(np.int64)
 
 
 def plan(lengths: Sequence[int], *, squared: bool, tokens: int = BATCH_TOKENS) -> list[list[int]]:

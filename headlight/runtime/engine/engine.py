@@ -30,7 +30,7 @@ from headlight.runtime.engine.batches import (
 )
 from headlight.runtime.engine.head_layers import NOT_FINITE, HeadLayers
 from headlight.runtime.providers.cuda_session import Gpu
-from headlight.runtime.providers.device_faults import Faults, told
+from headlight.runtime.providers.device_faults import Faults, logged_message
 from headlight.runtime.providers.provider_choice import ANY_GPU, least_rounding, open_graph
 from headlight.runtime.providers.session import Session
 from headlight.runtime.providers.worker_layout import Workers
@@ -254,7 +254,7 @@ class Engine:
         if suspicious and (lost := self.faults.judge(problem, details)) is not None:
             raise lost
         if len(usable) < len(items):
-            raise NotFinite(told(problem, details), results)
+            raise NotFinite(logged_message(problem, details), results)
         return usable
 
     def warm_up(self, lengths: Iterable[int]) -> None:
@@ -264,8 +264,8 @@ class Engine:
         """
         # The runs are sequential, and the workers alternate.
         ways = [False] * self._workers.streams + [True] * bool(self.wide_roles)
-        wanted = self.selections(everything(self.architecture, "embed"))
-        for length, selection, wide in itertools.product(lengths, wanted, ways):
+        selections = self.selections(everything(self.architecture, "embed"))
+        for length, selection, wide in itertools.product(lengths, selections, ways):
             ids = np.zeros(min(length, self.rounding.most), dtype=np.int64)
             self.run([EncodeItem(ids, selection)], wide=wide)
         self.shrink()  # most requests need less memory than the warm-up
@@ -307,11 +307,11 @@ class Engine:
             for row, item in enumerate(items):
                 if item.head_mask is not None:
                     feeds["head_mask"][row] = item.head_mask
-        wanted = set().union(*[item.selection for item in items])
+        requested = set().union(*[item.selection for item in items])
         works = [
             output.begin(items, self.architecture, ids.shape[1], self._normalize)
             for name, output in OUTPUTS.items()
-            if name in wanted or (output.selects and output.role == role)
+            if name in requested or (output.selects and output.role == role)
         ]
         for work in works:
             feeds |= work.feeds()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from headlight.errors import EngineError, HeadlightError, NotFinite
-from headlight.runtime.providers.device_faults import Faults, told
+from headlight.runtime.providers.device_faults import Faults, logged_message
 from headlight.runtime.providers.session import Session
 from headlight.runtime.values import Floats
 
@@ -63,5 +63,7 @@ class HeadLayers:
         found = np.concatenate(parts)
         if not np.isfinite(found).all():
             details = f"role head, {self._title}"
-            raise self._faults.judge(NOT_FINITE, details) or NotFinite(told(NOT_FINITE, details))
+            raise self._faults.judge(NOT_FINITE, details) or NotFinite(
+                logged_message(NOT_FINITE, details)
+            )
         return found

@@ -133,7 +133,7 @@ class Faults:
             wrong.append("length")
         if wrong:
             raise EngineError(
-                told(
+                logged_message(
                     "an input is outside of what the model knows", f"{', '.join(wrong)} of a batch"
                 )
             )
@@ -163,7 +163,7 @@ class Faults:
             if not self._lost and not self._is_right(f"{what}: {details}"):
                 self._lost = True
             # Logged before other threads wake, so that the first log entry has the cause.
-            return DeviceLost(told(what, details)) if self._lost else None
+            return DeviceLost(logged_message(what, details)) if self._lost else None
         finally:
             with self._settled:
                 self._suspicions -= 1
@@ -206,13 +206,13 @@ class Faults:
             return DeviceFull(Reason.DEVICE_MEMORY)
         if kind == "lost" and self.gpu:
             self._lost = True
-            return DeviceLost(told("the GPU failed", str(error)))
+            return DeviceLost(logged_message("the GPU failed", str(error)))
         # Without a GPU only the batch is at fault.
         lost = self.judge("the GPU failed", str(error)) if kind == "refused" else None
-        return lost or EngineError(told("the engine failed", str(error)))
+        return lost or EngineError(logged_message("the engine failed", str(error)))
 
 
-def told(what: str, details: str) -> str:
+def logged_message(what: str, details: str) -> str:
     """Log the details under an id, and return a message for the caller with only the id."""
     error_id = uuid.uuid4().hex[:12]
     log.error(what, extra={"event": "engine_failed", "error_id": error_id, "details": details})

@@ -79,11 +79,11 @@ def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
             for size, fixed in zip(shape, expected, strict=True)
         )
         if not fits:
-            wanted = [size or "any" for size in expected]
+            required = [size or "any" for size in expected]
             raise BundleError(
                 (
                     f"gives {name} in the shape {shape!a:.80}; "
-                    f"the manifest's architecture makes it {wanted}"
+                    f"the manifest's architecture makes it {required}"
                 ),
                 graph.file,
             )

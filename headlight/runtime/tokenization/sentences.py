@@ -38,28 +38,28 @@ def sentence_spans(text: str) -> tuple[Span, ...]:
     alone has none. The time is linear in the length of the text.
     """
     spans, start = list[Span](), len(text) - len(text.lstrip())
-    for found in ENDS.finditer(text, start):
-        if found["marks"] is None or _ends(text, start, found):
-            end = found.start() if found["marks"] is None else found.end("closers")
+    for match in ENDS.finditer(text, start):
+        if match["marks"] is None or _ends(text, start, match):
+            end = match.start() if match["marks"] is None else match.end("closers")
             spans.append(_trimmed(text, start, end))
-            start = found.end()
+            start = match.end()
     if start < len(text):
         spans.append(_trimmed(text, start, len(text)))
     return tuple(spans)
 
 
-def _ends(text: str, start: int, found: re.Match[str]) -> bool:
+def _ends(text: str, start: int, match: re.Match[str]) -> bool:
     """Return whether marks end the sentence that begins at `start`."""
-    marks, closers, space = found.group("marks", "closers", "space")
-    following = text[found.end() : found.end() + 1]
+    marks, closers, space = match.group("marks", "closers", "space")
+    following = text[match.end() : match.end() + 1]
     if not following or marks[-1] in WITHOUT_SPACE or BLANK_LINE.search(space):
         return True
     if not space:
         return False
     if closers or marks.startswith(ELLIPSES):
         return not following.islower()
-    next_two = text[found.end() : found.end() + 2]
-    return marks != "." or not _abbreviates(text, start, found.start(), next_two)
+    next_two = text[match.end() : match.end() + 2]
+    return marks != "." or not _abbreviates(text, start, match.start(), next_two)
 
 
 def _abbreviates(text: str, start: int, stop: int, next_two: str) -> bool:

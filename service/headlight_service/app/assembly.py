@@ -79,12 +79,12 @@ def load(config: Config, steps: StartupSteps | None = None) -> Runtime:
             ),
             extra={"event": "request_limit_raised", "max_request_tokens": manifest.max_length},
         )
-    asked, held = config.max_text_characters, max_characters(config, manifest)
-    if asked is not None and held < asked:
+    requested, held = config.max_text_characters, max_characters(config, manifest)
+    if requested is not None and held < requested:
         log.warning(
             (
-                f"--max-text-characters is {asked}; the bundle's tokenizer_limit, {held}, holds; "
-                "lower the option"
+                f"--max-text-characters is {requested}; the bundle's tokenizer_limit, {held}, "
+                "holds; lower the option"
             ),
             extra={"event": "text_limit_lowered", "max_characters": held},
         )
@@ -113,16 +113,16 @@ def measure_tokenizer(runtime: Runtime) -> None:
 
 def max_characters(config: Config, manifest: Manifest) -> int:
     """Return the characters of one text that is not truncated: the options', or the tokenizer's."""
-    asked = config.max_text_characters or CHARACTERS_PER_TOKEN * manifest.max_length
-    return min(asked, max_characters_read(config, manifest))
+    requested = config.max_text_characters or CHARACTERS_PER_TOKEN * manifest.max_length
+    return min(requested, max_characters_read(config, manifest))
 
 
 def max_characters_read(config: Config, manifest: Manifest) -> int:
     """Return the characters that are read of one text that is truncated."""
-    asked, limit = config.max_text_characters, manifest.tokenizer_limit
+    requested, limit = config.max_text_characters, manifest.tokenizer_limit
     if limit is None:
-        return asked or CHARACTERS_PER_TOKEN * manifest.max_length
-    return min(asked or limit.max_characters, limit.max_characters)
+        return requested or CHARACTERS_PER_TOKEN * manifest.max_length
+    return min(requested or limit.max_characters, limit.max_characters)
 
 
 def fell_back(config: Config, runtime: Runtime) -> bool:
@@ -160,8 +160,8 @@ def limits(config: Config, manifest: Manifest) -> Limits:
     process: a request that can never be served gets a final error, without a retry.
     """
     architecture = manifest.architecture
-    wanted = everything(architecture, "attend" if config.attention == "on" else "embed")
-    longest = EncodeItem(np.zeros(manifest.max_length, dtype=np.int64), wanted)
+    selection = everything(architecture, "attend" if config.attention == "on" else "embed")
+    longest = EncodeItem(np.zeros(manifest.max_length, dtype=np.int64), selection)
     needed = sum(longest.output_bytes(architecture).values())
     usual = min(max(needed, LEAST_STREAM_OUTPUT_BYTES), MOST_STREAM_OUTPUT_BYTES)
     of_stream = config.max_stream_output_bytes or usual
@@ -195,7 +195,7 @@ def assemble(
         ConfigError: see `Executor.check_workers`.
     """
     executor.check_workers(runtime)
-    manifest, own = runtime.bundle.manifest, metrics.of(runtime.bundle.manifest.name)
+    manifest, series = runtime.bundle.manifest, metrics.of(runtime.bundle.manifest.name)
     estimate = WaitEstimate(executor.slots, config.weight)
     model = ServedModel(
         runtime,
@@ -203,7 +203,7 @@ def assemble(
         executor.scheduler,
         executor.admission,
         estimate,
-        own,
+        series,
         max_characters(config, manifest),
         config.special_tokens,
         TRUNCATIONS[config.truncation],
@@ -216,7 +216,7 @@ def assemble(
         runtime.probe,
         runtime.engine.wide_roles,
         runtime.engine.rounding,
-        functools.partial(_observe, runtime.engine, own, estimate),
+        functools.partial(_observe, runtime.engine, series, estimate),
         None if tracing is None else tracing.batches(model.ref),
         None if runtime.provider == "cuda" else cpu_seconds_of_workers,
         manifest.name,

@@ -380,7 +380,7 @@ class Server:
         # Twice the grace time: the wait below, or the second stop, ends it earlier.
         stopping = asyncio.create_task(self._grpc.stop(2 * self._config.grace_seconds + 1))
         await asyncio.sleep(TOLD_SECONDS)
-        self._in_flight.told.set()
+        self._in_flight.announced.set()
         last = time.monotonic() + self._config.grace_seconds
         resting = asyncio.create_task(self._stop_api(self._config.grace_seconds))
         with contextlib.suppress(TimeoutError):

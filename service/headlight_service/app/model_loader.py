@@ -40,7 +40,7 @@ from headlight_service.config.option_types import MODEL_NAME
 from headlight_service.config.options import Config
 from headlight_service.core.models import Models, ServedModel, names_of
 from headlight_service.core.scheduler.engine_health import EngineLost
-from headlight_service.core.worker_threads import stand_behind
+from headlight_service.core.worker_threads import lower_priority
 from headlight_service.telemetry.json_logs import describe
 from headlight_service.telemetry.metrics import Metrics
 
@@ -130,7 +130,7 @@ class ModelLoader:
         self._closed = False
         self.attempted: Identity = ()
         # Includes the threads that libraries start.
-        self._thread = ThreadPoolExecutor(1, "load", initializer=stand_behind)
+        self._thread = ThreadPoolExecutor(1, "load", initializer=lower_priority)
 
     def submit(self, work: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> Future[T]:
         """Run some work of the loader after all that was submitted before.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
 T = TypeVar("T")
-WhenGone = Callable[[Callable[[], object]], None]  # registers a callback for a disconnect
+OnDisconnect = Callable[[Callable[[], object]], None]  # registers a callback for a disconnect
 _TAKEN: Future[Any] = Future()  # replaces a future whose result is taken: errors refer to frames
 
 
@@ -93,17 +93,17 @@ class Handle(Generic[T]):
 
     # For the caller.
 
-    def start(self, steps: Steps[T], when_gone: WhenGone | None = None) -> Self:
+    def start(self, steps: Steps[T], on_disconnect: OnDisconnect | None = None) -> Self:
         """Run the steps that need no wait; `result` raises their errors.
 
         Args:
             steps: of the request; see `headlight_service.core.driver`.
-            when_gone: called with `cancel` before any step, because this thread may compute for
+            on_disconnect: called with `cancel` before any step, because this thread may compute for
                 long.
         """
         self._steps = steps
-        if when_gone is not None:
-            when_gone(self.cancel)
+        if on_disconnect is not None:
+            on_disconnect(self.cancel)
         self._advance(None)
         return self
 

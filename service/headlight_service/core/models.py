@@ -174,14 +174,14 @@ class ServedModel:
 
     def select(self, outputs: OutputSpec) -> Selection:
         """Resolve requested outputs, once for each object. Raises InvalidInput."""
-        found = self._selections.get(outputs)
-        if found is None:
+        selection = self._selections.get(outputs)
+        if selection is None:
             for name, spec in outputs.specs.items():
                 # Those that follow from others are refused where they are resolved.
                 if spec not in (None, False) and OUTPUTS[name].tolerance == name:
                     self.check_gives(name, f"outputs.{name}")
-            found = self._selections[outputs] = self.runtime.select(**outputs.specs)
-        return found
+            selection = self._selections[outputs] = self.runtime.select(**outputs.specs)
+        return selection
 
 
 @contextlib.contextmanager
@@ -373,8 +373,8 @@ class Models:
 
     def addresses(self, model: ServedModel) -> tuple[str, ...]:
         """Return all names by which requests find a model, its first name first."""
-        found = (model.name, *(name for name, each in self._addresses.items() if each is model))
-        return tuple(dict.fromkeys(found))
+        names = (model.name, *(name for name, each in self._addresses.items() if each is model))
+        return tuple(dict.fromkeys(names))
 
     def serves(self, name: str) -> bool:
         """Return whether a name is one of a model's."""

@@ -9,7 +9,7 @@ from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.admission.rate_limit import Bucket, Quotas
 from headlight_service.core.codec_threads import CodecThreads
 from headlight_service.core.driver import Driver
-from headlight_service.core.handle import Handle, WhenGone
+from headlight_service.core.handle import Handle, OnDisconnect
 from headlight_service.core.models import Models
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import ComparisonRequest, OcclusionRequest, Request
@@ -63,7 +63,7 @@ class Pipeline:
         trace: RequestTrace | None = None,
         window: AnswerWindow | None = None,
         may_compute: bool = False,
-        when_gone: WhenGone | None = None,
+        on_disconnect: OnDisconnect | None = None,
         when_queued: Callable[[], object] | None = None,
     ) -> Handle[Answer]:
         """Start a request: encode, occlude or compare, by its class.
@@ -75,7 +75,7 @@ class Pipeline:
             window: of the stream that carries the request.
             may_compute: let this thread compute if an engine is idle. Not for that of an event
                 loop.
-            when_gone: called with `Handle.cancel` before any step: this thread may compute for
+            on_disconnect: called with `Handle.cancel` before any step: this thread may compute for
                 long.
             when_queued: called, on any thread, when the request, or its next part, has all room
                 that it needs. Not called if it fails before, or needs no engine.
@@ -88,7 +88,7 @@ class Pipeline:
             request, trace, window, may_compute=may_compute, when_queued=when_queued
         )
         steps = self._driver.answer(handle, TASKS[type(request)], form)
-        return handle.start(steps, when_gone)
+        return handle.start(steps, on_disconnect)
 
     def tokenize(
         self,
@@ -96,11 +96,11 @@ class Pipeline:
         form: TokensForm,
         *,
         trace: RequestTrace | None = None,
-        when_gone: WhenGone | None = None,
+        on_disconnect: OnDisconnect | None = None,
     ) -> Handle[bytes]:
         """Start a request for the tokens of its inputs. The rest is as for `submit`."""
         handle = Handle[bytes](request, trace)
-        return handle.start(self._driver.tokens(handle, form), when_gone)
+        return handle.start(self._driver.tokens(handle, form), on_disconnect)
 
     def close(self) -> None:
         """Let its threads end."""

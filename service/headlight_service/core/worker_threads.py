@@ -24,7 +24,7 @@ class WorkerThreads:
         Args:
             count: number of threads.
             name: name of each thread, before its number.
-            behind: steps for `stand_behind`.
+            behind: steps for `lower_priority`.
         """
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._count = count
@@ -43,7 +43,7 @@ class WorkerThreads:
             self._work.put(None)
 
 
-def stand_behind(steps: int = COMPUTING) -> None:
+def lower_priority(steps: int = COMPUTING) -> None:
     """Give this thread, and all that it starts, a smaller share of a contended CPU.
 
     Threads that compute use it nearly always. Threads that answer callers need it for a moment,
@@ -58,10 +58,10 @@ def serve(take: Callable[[], Callable[[], None] | None], behind: int = 0) -> Non
 
     Args:
         take: waits for work; errors of the work are logged.
-        behind: steps for `stand_behind`.
+        behind: steps for `lower_priority`.
     """
     if behind:
-        stand_behind(behind)
+        lower_priority(behind)
     while (work := take()) is not None:
         try:
             work()

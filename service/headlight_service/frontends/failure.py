@@ -45,12 +45,11 @@ class Failure(NamedTuple):
         code, path, reason, _ = self.refusal
         if reason in (Reason.AS_IS, Reason.INTERNAL):
             return {}
-        found = to_metadata(self.refusal)
+        metadata = to_metadata(self.refusal)
         if path and code is not Code.INVALID_INPUT:
-            found["field"] = text_of(path)
-        return (
-            found if sum(len(each.encode()) for each in found.values()) <= LONGEST_METADATA else {}
-        )
+            metadata["field"] = text_of(path)
+        size = sum(len(each.encode()) for each in metadata.values())
+        return metadata if size <= LONGEST_METADATA else {}
 
 
 def failure_of(
@@ -86,14 +85,14 @@ def failure_of(
     serious = code in (Code.INTERNAL, Code.BUNDLE)
     if serious or log.isEnabledFor(logging.DEBUG):
         fields = known()
-        told = {
+        extra = {
             "event": "request_failed",
             "status": status_of(code),
             "reason": reason,
             "problem": error.message,
             **fields,
         }
-        log.log(logging.ERROR if serious else logging.DEBUG, "a request failed", extra=told)
+        log.log(logging.ERROR if serious else logging.DEBUG, "a request failed", extra=extra)
         request_id = fields["request_id"]
     seconds = error.retry_after_seconds if isinstance(error, Overloaded) else None
     return Failure(

@@ -17,11 +17,11 @@ from headlight.spec import Priority
 from headlight_service.core.admission.estimates import Expected, WaitEstimate
 from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.admission.waiting_list import (
+    Claim,
     Fitting,
     Lack,
     Smaller,
     WaitingList,
-    Wanted,
 )
 
 SHORTEST_RETRY_SECONDS = 0.05
@@ -261,29 +261,29 @@ class Admission:
         self._pools[part].take(tokens)
         estimate.queued[part] += tokens
 
-    def await_room(self, wanted: Wanted) -> bool:
+    def await_room(self, claim: Claim) -> bool:
         """Take the tokens and answer bytes of a request now, and return True.
 
         Else it takes them once there is room for both, in the order of the waiting list.
         """
-        if not wanted.tokens and wanted.answer_bytes <= self.room:  # it needs no queue
-            self._take(wanted)
+        if not claim.tokens and claim.answer_bytes <= self.room:  # it needs no queue
+            self._take(claim)
             return True
-        self._waiting.add(wanted)
-        return self._admit_waiting(wanted)
+        self._waiting.add(claim)
+        return self._admit_waiting(claim)
 
-    def stop_waiting(self, wanted: Wanted) -> None:
+    def stop_waiting(self, claim: Claim) -> None:
         """Let a request wait no longer."""
-        self._waiting.remove(wanted)
+        self._waiting.remove(claim)
         self._admit_waiting()
 
-    def waited_in_vain(self, wanted: Wanted) -> HeadlightError:
+    def refused_claim(self, claim: Claim) -> HeadlightError:
         """Return the error of a request that has waited until its deadline."""
-        if wanted.begun:  # it is never shed
+        if claim.begun:  # it is never shed
             return DeadlineExceeded(Reason.EXPIRED_IN_PART)
-        if wanted.answer_bytes > self.room:
-            return self._no_room(wanted.answer_bytes, wanted.smaller)
-        return self._full(wanted.estimate, wanted.tokens, wanted.held_as or wanted.priority)
+        if claim.answer_bytes > self.room:
+            return self._no_room(claim.answer_bytes, claim.smaller)
+        return self._full(claim.estimate, claim.tokens, claim.held_as or claim.priority)
 
     def give_tokens(self, estimate: WaitEstimate, tokens: int, priority: Priority) -> None:
         """Give tokens back, and admit requests that wait."""
@@ -298,7 +298,7 @@ class Admission:
         if self._waiting.count:
             self._admit_waiting()
 
-    def _admit_waiting(self, new: Wanted | None = None) -> bool:
+    def _admit_waiting(self, new: Claim | None = None) -> bool:
         """Admit all that fit, and return whether `new` is among them; it is not called back."""
         while self._waiting.count and (first := self._waiting.next(self._lacks)) is not None:
             self._waiting.remove(first)
@@ -308,13 +308,13 @@ class Admission:
             first.admitted(first.answer_bytes)
         return False
 
-    def _lacks(self, wanted: Wanted, may_take_shared: bool) -> Lack | None:
+    def _lacks(self, claim: Claim, may_take_shared: bool) -> Lack | None:
         """Return what a request has no room for; None: it fits."""
-        part, estimate = wanted.held_as or wanted.priority, wanted.estimate
-        within = wanted.tokens <= estimate.unused(part)
-        if not (within or may_take_shared) or wanted.tokens > self._free(estimate, part):
+        part, estimate = claim.held_as or claim.priority, claim.estimate
+        within = claim.tokens <= estimate.unused(part)
+        if not (within or may_take_shared) or claim.tokens > self._free(estimate, part):
             return "tokens"
-        return None if wanted.answer_bytes <= self.room else "answer"
+        return None if claim.answer_bytes <= self.room else "answer"
 
     def _free(self, estimate: WaitEstimate, part: Priority) -> int:
         """Return the tokens that a model may take of a part of the queue: all but others' own."""
@@ -326,11 +326,11 @@ class Admission:
         others = sum([each.unused(part) for each in self.estimates if each is not estimate])
         return pool.limit - pool.held - others
 
-    def _take(self, wanted: Wanted) -> None:
-        held_as = wanted.held_as or wanted.priority
-        self._pools[held_as].take(wanted.tokens)
-        wanted.estimate.queued[held_as] += wanted.tokens
-        self.outputs.take(wanted.answer_bytes)
+    def _take(self, claim: Claim) -> None:
+        held_as = claim.held_as or claim.priority
+        self._pools[held_as].take(claim.tokens)
+        claim.estimate.queued[held_as] += claim.tokens
+        self.outputs.take(claim.answer_bytes)
 
     def _full(self, estimate: WaitEstimate, tokens: int, priority: Priority) -> Shed:
         """Return the error of a request that the queue has no room for."""

@@ -78,10 +78,10 @@ class AnswerWindow:
         with self._lock:
             if self._busy or not self._waiting:
                 return None
-            proceed, wanted = next(iter(self._waiting.items()))
-            if self._held and self._held + wanted > self._limit:
+            proceed, size = next(iter(self._waiting.items()))
+            if self._held and self._held + size > self._limit:
                 return None
             del self._waiting[proceed]
-            self._held += wanted
+            self._held += size
             self._busy = True
             return proceed

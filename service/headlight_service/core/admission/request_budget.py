@@ -12,7 +12,7 @@ from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.estimates import Expected, WaitEstimate
 from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED, Bucket
-from headlight_service.core.admission.waiting_list import Smaller, Wanted
+from headlight_service.core.admission.waiting_list import Claim, Smaller
 
 # The next part of a request that has begun waits behind interactive requests: it has many parts.
 # The slices of a request for vectors are all queued so.
@@ -78,7 +78,7 @@ class RequestBudget:
         self._tokenizing = self._charged = 0.0  # prices in tokens: of tokenising; of the whole work
         self._expected: Expected | None = None  # wait-time estimate of the queued tokens
         self._queued_at = 0.0
-        self._waiting: Wanted | None = None
+        self._waiting: Claim | None = None
         self._closed = False
         self._early = 0.0  # estimate of its tokens, before it was tokenised
         self.bucket = bucket
@@ -208,7 +208,7 @@ class RequestBudget:
             tokens: tokens that are queued then.
             answer_bytes: bytes of the answer, or 0.
             admitted: called with the lock held, by the thread that made room.
-            begun: see `Wanted`.
+            begun: see `Claim`.
             smaller: see `Admission.take_output`.
         """
 
@@ -220,7 +220,7 @@ class RequestBudget:
         priority = CONTINUED_AS if begun else self._priority
         if begun:
             self._queued_as = CONTINUED_AS
-        wanted = Wanted(
+        claim = Claim(
             self._estimate,
             tokens,
             answer_bytes,
@@ -233,11 +233,11 @@ class RequestBudget:
         with self._admission.lock:
             if self._closed:
                 raise CancelledError
-            taken = self._admission.await_room(wanted)
+            taken = self._admission.await_room(claim)
             if taken:
                 self._hold(tokens, answer_bytes)
             else:
-                self._waiting = wanted
+                self._waiting = claim
             return taken
 
     def stop_waiting(self) -> None:
@@ -245,7 +245,7 @@ class RequestBudget:
         with self._admission.lock:
             waiting, self._waiting = self._waiting, None
             if waiting is not None:
-                error = self._admission.waited_in_vain(waiting)
+                error = self._admission.refused_claim(waiting)
                 self._admission.stop_waiting(waiting)
                 raise error
 

@@ -18,7 +18,7 @@ Lack = Literal["tokens", "answer"]  # what a request has no room for
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Wanted:
+class Claim:
     """Room that a request waits for. It takes all of it at once.
 
     Attributes:
@@ -43,7 +43,7 @@ class Wanted:
 
 
 # The requests of each model, with their numbers in the order of arrival.
-_Queues = dict[WaitEstimate, dict[Wanted, int]]
+_Queues = dict[WaitEstimate, dict[Claim, int]]
 
 
 class WaitingList:
@@ -68,28 +68,28 @@ class WaitingList:
             (False, "bulk"): {},
         }
 
-    def add(self, wanted: Wanted) -> None:
+    def add(self, claim: Claim) -> None:
         """Let a request wait behind those of its kind."""
-        queues = self._waiting[wanted.begun, wanted.priority]
-        queues.setdefault(wanted.estimate, {})[wanted] = next(self._arrivals)
+        queues = self._waiting[claim.begun, claim.priority]
+        queues.setdefault(claim.estimate, {})[claim] = next(self._arrivals)
         self.count += 1
 
-    def remove(self, wanted: Wanted) -> None:
+    def remove(self, claim: Claim) -> None:
         """Let a request wait no longer, if it does."""
-        queues = self._waiting[wanted.begun, wanted.priority]
-        queue = queues.get(wanted.estimate, {})
-        if wanted in queue:
-            del queue[wanted]
+        queues = self._waiting[claim.begun, claim.priority]
+        queue = queues.get(claim.estimate, {})
+        if claim in queue:
+            del queue[claim]
             self.count -= 1
             if not queue:
-                del queues[wanted.estimate]
+                del queues[claim.estimate]
 
     def lower_answers(self, largest: int) -> None:
         """Let requests wait for so many bytes of their answers at most: no more is ever free."""
         for queues in self._waiting.values():
             for queue in queues.values():
-                for wanted in queue:
-                    wanted.answer_bytes = min(wanted.answer_bytes, largest)
+                for claim in queue:
+                    claim.answer_bytes = min(claim.answer_bytes, largest)
 
     def blocks(self, model: WaitEstimate, priority: Priority, *, may_overtake: bool) -> bool:
         """Return whether a new request would overtake one that waits.
@@ -105,7 +105,7 @@ class WaitingList:
             for (_, other), queues in self._waiting.items()
         )
 
-    def next(self, lacks: Callable[[Wanted, bool], Lack | None]) -> Wanted | None:
+    def next(self, lacks: Callable[[Claim, bool], Lack | None]) -> Claim | None:
         """Return the next request to admit; None: the first ones do not fit yet.
 
         Args:
@@ -130,8 +130,8 @@ class WaitingList:
         return None
 
 
-def _heads(queues: _Queues) -> list[tuple[WaitEstimate, Wanted]]:
+def _heads(queues: _Queues) -> list[tuple[WaitEstimate, Claim]]:
     """Return the first request of each model, in the order in which they came."""
     heads = [(next(iter(queue.items())), model) for model, queue in queues.items()]
     heads.sort(key=lambda each: each[0][1])
-    return [(model, wanted) for (wanted, _), model in heads]
+    return [(model, claim) for (claim, _), model in heads]

@@ -195,11 +195,11 @@ class LaneSet(Generic[T]):
         Args:
             now: seconds, on the clock of the entries.
             slots: as for `ready`.
-            only: the priority that is wanted; None: bulk in its turn, else interactive first.
+            only: the priority to take; None: bulk in its turn, else interactive first.
         """
         unused = slots.idle("bulk")
-        wanted: tuple[Priority, ...] = ("bulk", "interactive") if only is None else (only,)
-        priority = next((each for each in wanted if self.ready(each, slots)), None)
+        priorities: tuple[Priority, ...] = ("bulk", "interactive") if only is None else (only,)
+        priority = next((each for each in priorities if self.ready(each, slots)), None)
         if priority is None:
             return Batch()
         key, lane = self._next(priority)

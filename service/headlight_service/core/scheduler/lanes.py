@@ -60,16 +60,16 @@ class BatchLimit:
             return False
         return padded - total <= self.max_padding * padded
 
-    def room(self, count: int, longest: int, total: int, size: int, wanted: int) -> int:
-        """Return how many of `wanted` items of one size may join a batch; see `admits`."""
+    def room(self, count: int, longest: int, total: int, size: int, more: int) -> int:
+        """Return how many of `more` items of one size may join a batch; see `admits`."""
         longest = max(longest, size)
         if not self.admits(count + 1, longest, total + size):
             return 0
         # All costs grow monotonically: if the first and the last fit, so do those in between.
-        if wanted == 1 or self.admits(count + wanted, longest, total + wanted * size):
-            return wanted
+        if more == 1 or self.admits(count + more, longest, total + more * size):
+            return more
         return bisect.bisect_left(
-            range(1, wanted),
+            range(1, more),
             True,
             key=lambda more: not self.admits(count + more, longest, total + more * size),
         )

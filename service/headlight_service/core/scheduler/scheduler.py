@@ -38,7 +38,7 @@ class ServedEngine:
     engine: EngineFunctions
     stopwatch: Stopwatch
     work: int = 0  # its requests in the queue, and its running batches
-    when_gone: Callable[[], object] | None = None  # set: it is given up once it has no work
+    on_removed: Callable[[], object] | None = None  # set: it is given up once it has no work
 
 
 class Scheduler:
@@ -107,26 +107,26 @@ class Scheduler:
             for role, limit in limits.items():
                 self._queue.open(LaneKey(model, role), limit, weight)
 
-    def remove(self, model: str, when_gone: Callable[[], object]) -> None:
+    def remove(self, model: str, on_removed: Callable[[], object]) -> None:
         """Give up an engine once its requests and its batches have ended.
 
         Args:
             model: key of its requests; none may be submitted any more.
-            when_gone: called when the scheduler no longer refers to it, with the lock held.
+            on_removed: called when the scheduler no longer refers to it, with the lock held.
         """
         with self.lock:
-            self._engines[model].when_gone = when_gone
+            self._engines[model].on_removed = on_removed
             self._add_work(model, 0)
 
     def _add_work(self, model: str, change: int) -> None:
         """Count the work of an engine, and give it up if it has none and is to go."""
         served = self._engines[model]
         served.work += change
-        if served.when_gone is not None and not served.work:
+        if served.on_removed is not None and not served.work:
             del self._engines[model]
             self._health.remove(model)
             self._queue.close(model)
-            served.when_gone()
+            served.on_removed()
 
     def begins_at_once(self, priority: Priority) -> bool:
         """Return whether a request that came now would not wait. With the lock held."""

@@ -69,8 +69,8 @@ class Compare:
             check_no_prompt(
                 {"prompt_name": request.prompt_name, "prompt_text": request.prompt_text}
             )
-        asked = dataclasses.replace(request, prompt_name=prompt[0], prompt_text=prompt[1])
-        return encoding_job(asked, model, selection)._replace(sliced=False)
+        side = dataclasses.replace(request, prompt_name=prompt[0], prompt_text=prompt[1])
+        return encoding_job(side, model, selection)._replace(sliced=False)
 
     def work(
         self,

@@ -54,8 +54,10 @@ def header(ref: ModelRef, prepared: Prepared) -> pb.EncodeResponse:
     if prepared.with_info:
         response.items.extend([item_of(tokenized) for tokenized in inputs])
     else:  # protobuf merges concatenated messages: ten times as fast as making new ones
-        told = [_told(len(each.ids), each.original_length, each.prompt_length) for each in inputs]
-        response.MergeFromString(b"".join(told))
+        encoded = [
+            _item_bytes(len(each.ids), each.original_length, each.prompt_length) for each in inputs
+        ]
+        response.MergeFromString(b"".join(encoded))
     types = numbers_of("DataType")
     for output, layouts in prepared.layouts():
         for name, layout in layouts.items():
@@ -95,8 +97,8 @@ def set_timings(
     timings: Timings,
 ) -> None:
     """Set the times of the stages."""
-    told = response.timings
-    told.tokenize_ns, told.queue_ns, told.infer_ns, told.total_ns = timings
+    times = response.timings
+    times.tokenize_ns, times.queue_ns, times.infer_ns, times.total_ns = timings
 
 
 def raw(array: NDArray[Any]) -> NDArray[Any]:
@@ -137,6 +139,6 @@ def _item(length: int, original: int, prompt: int, info: TokenList | None = None
 
 
 @functools.lru_cache(maxsize=1024)
-def _told(length: int, original: int, prompt: int) -> bytes:
+def _item_bytes(length: int, original: int, prompt: int) -> bytes:
     """Return the bytes of an answer that holds only the counts of one input."""
     return pb.EncodeResponse(items=[_item(length, original, prompt)]).SerializeToString()

@@ -120,8 +120,8 @@ class JsonCompareForm:
         response, encoding = self._response, self._encoding
         del self._response
         numbers = _fill(response, answer, self._spec, with_data=False)
-        told = json_value(response)
-        for passage, found in zip(told["passages"], numbers, strict=False):
+        document = json_value(response)
+        for passage, found in zip(document["passages"], numbers, strict=False):
             for evidence, own in zip(passage["evidence"], found.evidence, strict=True):
                 for name, side in (("query", own.query), ("special", own.special)):
                     if side is not None:
@@ -136,7 +136,7 @@ class JsonCompareForm:
                     put_numbers(evidence["matched_cosines"], encoding, [cosines], single=True)
             if found.matrix is not None:
                 put_numbers(passage["matrix"], encoding, [found.matrix], single=True)
-        return orjson.dumps(told)
+        return orjson.dumps(document)
 
 
 def _known(ref: ModelRef, prepared: Prepared, layout: ComparisonLayout) -> pb.CompareResponse:

@@ -57,7 +57,7 @@ def number_encoding(value: object) -> NumberEncoding:
 class JsonEncodeForm:
     """One answer of Encode as JSON. `overhead_bytes` makes its header."""
 
-    _told: dict[str, Any]
+    _header: dict[str, Any]
 
     def __init__(
         self, encoding: NumberEncoding, limit_bytes: int, *, dry_run: bool = False
@@ -78,8 +78,8 @@ class JsonEncodeForm:
             InvalidInput: the answer is too large; names one that would fit.
         """
         message = header(ref, prepared)
-        self._told = json_value(message)
-        info = len(orjson.dumps(self._told)) + FRAMING_BYTES + prepared.spelled_bytes
+        self._header = json_value(message)
+        info = len(orjson.dumps(self._header)) + FRAMING_BYTES + prepared.spelled_bytes
         if self._dry_run:
             return info
         size = info + sum(
@@ -93,19 +93,19 @@ class JsonEncodeForm:
 
     def encode(self, answer: Answer) -> bytes:
         """Return the answer as JSON; call it once. It needs the header, and drops it."""
-        told = self._told
-        del self._told
-        told["timings"] = answer.timings._asdict()
-        for item, pieces in zip(told["items"], answer.pieces(), strict=False):
+        document = self._header
+        del self._header
+        document["timings"] = answer.timings._asdict()
+        for item, pieces in zip(document["items"], answer.pieces(), strict=False):
             item["terms"] = {"pieces": pieces}
         for output, _ in answer.prepared.selection.outputs():
             arrays = list(answer.arrays(output.name).values())
-            for place, slot in enumerate(_slots(told, output)):
+            for place, slot in enumerate(_slots(document, output)):
                 parts = arrays[place] if arrays else ()
                 if output.stacked and parts:
                     parts = [np.stack(parts)]
                 put_numbers(slot, self._encoding, parts, single=output.stacked)
-        return orjson.dumps(told)
+        return orjson.dumps(document)
 
     def _too_large(self, prepared: Prepared, size: int, info: int) -> InvalidInput:
         room = max(0, self._limit_bytes - info)
@@ -156,12 +156,12 @@ class JsonOccludeForm:
         return orjson.dumps(value)
 
 
-def _slots(told: dict[str, Any], output: Output) -> list[dict[str, Any]]:
+def _slots(document: dict[str, Any], output: Output) -> list[dict[str, Any]]:
     """Return the tensors of an output in an answer."""
     if output.stacked:
-        stacks: list[dict[str, Any]] = told[output.name]
+        stacks: list[dict[str, Any]] = document[output.name]
         return stacks
-    return [told[name] for name in output.tensor_names if name in told]
+    return [document[name] for name in output.tensor_names if name in document]
 
 
 def text_bytes(encoding: NumberEncoding, dtype: str, shapes: Iterable[Sequence[int]]) -> int:
@@ -175,7 +175,7 @@ def text_bytes(encoding: NumberEncoding, dtype: str, shapes: Iterable[Sequence[i
 
 
 def put_numbers(
-    told: dict[str, Any],
+    document: dict[str, Any],
     encoding: NumberEncoding,
     arrays: Sequence[NDArray[Any]],
     *,
@@ -184,18 +184,18 @@ def put_numbers(
     """Put the numbers into a tensor. A dry run has none.
 
     Args:
-        told: the tensor as an object of JSON.
+        document: the tensor as an object of JSON.
         encoding: of the numbers.
         arrays: the numbers, one array for each input.
         single: the tensor has one array.
     """
     if not arrays:
-        del told["data"]
+        del document["data"]
     elif encoding == "base64":
-        told["data"] = base64_text(arrays)
+        document["data"] = base64_text(arrays)
     else:
         lists = [orjson.Fragment(number_text(each)) for each in arrays]
-        told["data"] = lists[0] if single else lists
+        document["data"] = lists[0] if single else lists
 
 
 def base64_text(arrays: Iterable[NDArray[Any]]) -> str:

@@ -19,20 +19,20 @@ def json_value(message: Message) -> dict[str, Any]:
     numbers. Scalars and lists are always there; messages and optional scalars only if they are
     set. `json_format.MessageToDict` would write 64-bit integers as strings.
     """
-    told = dict[str, Any]()
+    document = dict[str, Any]()
     for name, present, repeated, nested, enum in _plan(message.DESCRIPTOR):
         if present and not message.HasField(name):
             continue
         value = getattr(message, name)
         if nested:
-            told[name] = list(map(json_value, value)) if repeated else json_value(value)
+            document[name] = list(map(json_value, value)) if repeated else json_value(value)
         elif enum is not None:
-            told[name] = [enum[each] for each in value] if repeated else enum[value]
+            document[name] = [enum[each] for each in value] if repeated else enum[value]
         elif repeated:
-            told[name] = list(value)
+            document[name] = list(value)
         else:
-            told[name] = base64.b64encode(value).decode() if isinstance(value, bytes) else value
-    return told
+            document[name] = base64.b64encode(value).decode() if isinstance(value, bytes) else value
+    return document
 
 
 @functools.cache

@@ -44,15 +44,15 @@ REMEMBERED, REMEMBERED_BYTES = 256, 256
 
 def decode_outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
     """Return the requested outputs, decoded once for each spelling. Raises InvalidInput."""
-    asked, remembered = outputs.SerializeToString(), model.output_specs
-    found = remembered.get(asked)
-    if found is None:
-        found = _outputs(outputs, model)
-        if len(asked) <= REMEMBERED_BYTES:
+    key, remembered = outputs.SerializeToString(), model.output_specs
+    spec = remembered.get(key)
+    if spec is None:
+        spec = _outputs(outputs, model)
+        if len(key) <= REMEMBERED_BYTES:
             if len(remembered) >= REMEMBERED:
                 remembered.clear()
-            remembered[asked] = found
-    return found
+            remembered[key] = spec
+    return spec
 
 
 def decode_encode(
@@ -231,12 +231,12 @@ def _outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
             check_count(f"outputs.{name}.{field}", count, most)
     if has_unknown(outputs):
         raise InvalidInput("outputs", Reason.NEWER)
-    wanted = {field.name for field, _ in outputs.ListFields()} or {"pooled"}
+    requested = {field.name for field, _ in outputs.ListFields()} or {"pooled"}
     specs = {
-        name: output.spec_of(getattr(outputs, name)) if name in wanted else None
+        name: output.spec_of(getattr(outputs, name)) if name in requested else None
         for name, output in OUTPUTS.items()
     }
-    return OutputSpec(**specs, token_info="token_info" in wanted)
+    return OutputSpec(**specs, token_info="token_info" in requested)
 
 
 def head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats | None] | None:

@@ -22,12 +22,12 @@ class InFlight:
 
     Attributes:
         closed: whether no more calls are admitted.
-        told: set once clients were asked to use other connections.
+        announced: set once clients were asked to use other connections.
     """
 
     def __init__(self) -> None:
         self.closed = False
-        self.told = threading.Event()
+        self.announced = threading.Event()
         self._touched = time.monotonic()
         self._calls: dict[Call, float] = {}  # time until which each is waited for
 
@@ -45,7 +45,7 @@ class InFlight:
         """
         self._touched = time.monotonic()
         if self.closed:
-            self.told.wait()
+            self.announced.wait()
         return not self.closed
 
     def enter(self, call: Call) -> None:
@@ -53,7 +53,7 @@ class InFlight:
         self._touched = time.monotonic()
         self._calls[call] = math.inf
         call.acts.append(functools.partial(self._leave, call))
-        if self.told.is_set():
+        if self.announced.is_set():
             raise Unavailable(Reason.ENDING)
 
     def refused(self, call: Call) -> None:

@@ -57,7 +57,7 @@ async def no_more() -> None:
 def has_hung_up(call: Call) -> bool:
     """Wait a moment on the call's thread; return whether the client disconnected."""
     gone = threading.Event()
-    call.when_gone(gone.set)
+    call.on_disconnect(gone.set)
     return gone.wait(HUNG_UP_SECONDS)
 
 

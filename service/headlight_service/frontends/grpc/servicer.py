@@ -49,7 +49,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
             core_request = decode_encode(request, model, call.deadline, call.client)
         form = UnaryForm(model.limits, dry_run=request.dry_run)
         handle = self._pipeline.submit(
-            core_request, form, trace=call.trace, may_compute=True, when_gone=call.when_gone
+            core_request, form, trace=call.trace, may_compute=True, on_disconnect=call.on_disconnect
         )
         return self._replies.reply(call, model, handle, form.encode)
 
@@ -64,7 +64,10 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         with counted(model):
             core_request = decode_tokenize(request, model, call.client)
         handle = self._pipeline.tokenize(
-            core_request, TokenizeForm(model.limits), trace=call.trace, when_gone=call.when_gone
+            core_request,
+            TokenizeForm(model.limits),
+            trace=call.trace,
+            on_disconnect=call.on_disconnect,
         )
         return self._replies.reply(call, model, handle, bytes)
 
@@ -74,7 +77,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
             core_request = decode_occlude(request, model, call.deadline, call.client)
         form = OccludedForm(target=core_request.has_target)
         handle = self._pipeline.submit(
-            core_request, form, trace=call.trace, when_gone=call.when_gone
+            core_request, form, trace=call.trace, on_disconnect=call.on_disconnect
         )
         return self._replies.reply(call, model, handle, form.encode)
 
@@ -84,7 +87,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
             core_request = decode_compare(request, model, call.deadline, call.client)
         form = CompareForm(model.limits.max_unary_response_bytes, dry_run=request.dry_run)
         handle = self._pipeline.submit(
-            core_request, form, trace=call.trace, when_gone=call.when_gone
+            core_request, form, trace=call.trace, on_disconnect=call.on_disconnect
         )
         return self._replies.reply(call, model, handle, form.encode)
 
@@ -95,7 +98,11 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         form = RanksForm(request, model, model.limits.max_unary_response_bytes)
         with renamed(pair_names(len(request.documents))):
             handle = self._pipeline.submit(
-                core_request, form, trace=call.trace, may_compute=True, when_gone=call.when_gone
+                core_request,
+                form,
+                trace=call.trace,
+                may_compute=True,
+                on_disconnect=call.on_disconnect,
             )
             return self._replies.reply(call, model, handle, form.encode)
 
@@ -105,7 +112,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
             core_request = decode_classify(request, model, call.deadline, call.client)
         form = LabelsForm(request, model, model.limits.max_unary_response_bytes)
         handle = self._pipeline.submit(
-            core_request, form, trace=call.trace, may_compute=True, when_gone=call.when_gone
+            core_request, form, trace=call.trace, may_compute=True, on_disconnect=call.on_disconnect
         )
         return self._replies.reply(call, model, handle, form.encode)
 

@@ -275,17 +275,17 @@ class Door:
 
     def _find(self, exchange: Exchange) -> tuple[Route | None, Dialect]:
         """Return the route of a request, or None, and the dialect of its errors."""
-        found = self._paths.get(exchange.path)
-        if found is None:
+        methods = self._paths.get(exchange.path)
+        if methods is None:
             for prefix, routes in self._prefixes.items():
                 if exchange.path.startswith(prefix):
-                    found, exchange.rest = routes, exchange.path.removeprefix(prefix)
+                    methods, exchange.rest = routes, exchange.path.removeprefix(prefix)
                     exchange.path = f"{prefix}*"
                     break
-        if found is None:
+        if methods is None:
             return None, self._default
-        route = found.get(exchange.method)
-        any_route = route or next(iter(found.values()))
+        route = methods.get(exchange.method)
+        any_route = route or next(iter(methods.values()))
         return route, self._dialect_of[f"{any_route.method} {any_route.path}"]
 
     def _methods(self, path: str) -> dict[str, Route] | None:
@@ -293,9 +293,9 @@ class Door:
 
     def _unknown(self, exchange: Exchange) -> Refused:
         """Return the error of a request without a route."""
-        found = self._methods(exchange.path)
-        if found is not None:
-            allowed = ", ".join(sorted({*found, *(["HEAD"] if "GET" in found else [])}))
+        methods = self._methods(exchange.path)
+        if methods is not None:
+            allowed = ", ".join(sorted({*methods, *(["HEAD"] if "GET" in methods else [])}))
             return refused(
                 405, f"this path takes {allowed}", reason="method", headers=(("allow", allowed),)
             )

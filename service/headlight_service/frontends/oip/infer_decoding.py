@@ -96,7 +96,7 @@ def decode_infer(message: oip.ModelInferRequest, models: Models, call: Call) -> 
     attention, most = outputs.spec.specs.get("attention"), model.limits.max_stream_output_bytes
     if attention is not None and attention.max_bytes is not None:
         most = min(most, attention.max_bytes)
-    form = TensorForm(view.name, outputs.wanted, most, model.description.activation)
+    form = TensorForm(view.name, outputs.requested, most, model.description.activation)
     return Inference(model, request, form)
 
 

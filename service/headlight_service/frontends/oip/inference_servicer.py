@@ -82,15 +82,19 @@ class InferenceServicer:
 
     def ModelInfer(self, request: oip.ModelInferRequest, call: Call) -> bytes:
         call.edge = edge_of(request)
-        found = decode_infer(request, self._pipeline.models, call)
+        infer = decode_infer(request, self._pipeline.models, call)
         handle = self._pipeline.submit(
-            found.request, found.form, trace=call.trace, may_compute=True, when_gone=call.when_gone
+            infer.request,
+            infer.form,
+            trace=call.trace,
+            may_compute=True,
+            on_disconnect=call.on_disconnect,
         )
         return self._replies.reply(
             call,
-            found.model,
+            infer.model,
             handle,
-            lambda answer: found.form.message(request.id, answer).SerializeToString(),
+            lambda answer: infer.form.message(request.id, answer).SerializeToString(),
         )
 
     async def ModelStreamInfer(

@@ -22,9 +22,9 @@ class InferenceStream(RequestStream[oip.ModelInferRequest, oip.ModelStreamInferR
     ordered = True
 
     def decode(self, request: oip.ModelInferRequest) -> Decoded[oip.ModelStreamInferResponse]:
-        found = decode_infer(request, self._pipeline.models, self._call)
+        infer = decode_infer(request, self._pipeline.models, self._call)
         return Decoded(
-            found.request, found.form, functools.partial(_answered, request.id, found.form)
+            infer.request, infer.form, functools.partial(_answered, request.id, infer.form)
         )
 
     def edge(self, request: oip.ModelInferRequest) -> Edge:

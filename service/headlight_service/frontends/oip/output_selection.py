@@ -35,7 +35,7 @@ MOST_OUTPUTS = 4096
 MAX_BYTES = 64 << 20
 
 
-class Wanted(NamedTuple):
+class RequestedTensor(NamedTuple):
     """One requested output.
 
     Attributes:
@@ -52,7 +52,7 @@ class Wanted(NamedTuple):
 class Outputs(NamedTuple):
     """The requested outputs, in their order, and as the core computes them."""
 
-    wanted: tuple[Wanted, ...]
+    requested: tuple[RequestedTensor, ...]
     spec: OutputSpec
 
 
@@ -99,11 +99,11 @@ def _outputs(
     if selected and (kind != "attention" or "attention" in names):
         _refuse_names(kind, known, selected[0])
     if kind == "scores":
-        return Outputs(tuple(Wanted(name, name) for name in names), SCORES)
+        return Outputs(tuple(RequestedTensor(name, name) for name in names), SCORES)
     if kind == "sparse":
         terms = SparseSpec(top_k=values.get("top_k"), min_weight=values.get("min_weight", 0.0))
         output = OutputSpec(pooled=False, sparse=terms)
-        return Outputs(tuple(Wanted(name, name) for name in names), output)
+        return Outputs(tuple(RequestedTensor(name, name) for name in names), output)
     dtype = one_of("dtype", values.get("dtype"), DTYPES[kind]) or "float32"
     if kind == "embedding":
         spec = PooledSpec(
@@ -111,7 +111,7 @@ def _outputs(
             normalize=values.get("normalize"),
             dtypes=cast(Any, (dtype,)),
         )
-        return Outputs((Wanted("embedding", "embedding"),), OutputSpec(pooled=spec))
+        return Outputs((RequestedTensor("embedding", "embedding"),), OutputSpec(pooled=spec))
     info = "offsets" in names
     places = dict[str, int]()
     if kind == "tokens":
@@ -128,10 +128,11 @@ def _outputs(
     else:
         attention, places = _attention(values, selected, dtype)
         output = OutputSpec(pooled=False, attention=attention, token_info=info)
-    wanted = [
-        Wanted(name, known[0] if name in places else name, places.get(name)) for name in names
+    requested = [
+        RequestedTensor(name, known[0] if name in places else name, places.get(name))
+        for name in names
     ]
-    return Outputs(tuple(wanted), output)
+    return Outputs(tuple(requested), output)
 
 
 def _attention(

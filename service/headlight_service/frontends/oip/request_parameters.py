@@ -113,18 +113,18 @@ def decode_options(parameters: Mapping[str, oip.InferParameter], kind: Kind) -> 
     )
 
 
-def _value(name: str, parameter: oip.InferParameter, wanted: type) -> Any:
+def _value(name: str, parameter: oip.InferParameter, kind: type) -> Any:
     """Return a parameter's value. Raises InvalidInput: it is of another type."""
     choice = parameter.WhichOneof("parameter_choice")
     value: Any = None if choice is None else getattr(parameter, choice)
     whole = isinstance(value, int) and not isinstance(value, bool)
-    if wanted in (str, float) and whole:  # "0,3" is a list, and 3 its shortest
-        value = wanted(value)
+    if kind in (str, float) and whole:  # "0,3" is a list, and 3 its shortest
+        value = kind(value)
     if name == "truncate" and isinstance(value, bool):  # as text-embeddings-inference has it
         value = "end" if value else "refuse"
-    if not isinstance(value, wanted) or (wanted is int and not whole):
-        raise InvalidInput(f"parameters.{name}", Reason.MUST_BE, kind=NAMES[wanted])
-    if wanted is str and name != "prompt" and len(str(value)) > MOST_CHARACTERS:
+    if not isinstance(value, kind) or (kind is int and not whole):
+        raise InvalidInput(f"parameters.{name}", Reason.MUST_BE, kind=NAMES[kind])
+    if kind is str and name != "prompt" and len(str(value)) > MOST_CHARACTERS:
         raise InvalidInput(
             f"parameters.{name}", Reason.LONG_PARAMETER, count=len(str(value)), most=MOST_CHARACTERS
         )

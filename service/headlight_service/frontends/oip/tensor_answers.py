@@ -19,7 +19,7 @@ from headlight.runtime.values import Ids
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.oip import inference_messages as oip
 from headlight_service.frontends.oip.model_views import DATATYPES, IDS
-from headlight_service.frontends.oip.output_selection import Wanted
+from headlight_service.frontends.oip.output_selection import RequestedTensor
 from headlight_service.frontends.oip.request_parameters import ENCODE
 
 MOST_BYTES = (1 << 31) - (1 << 20)  # clients take messages below 2 GiB
@@ -50,17 +50,17 @@ class TensorForm:
     """One answer of padded tensors. `overhead_bytes` finds their shapes."""
 
     def __init__(
-        self, name: str, wanted: Sequence[Wanted], max_bytes: int, activation: str = ""
+        self, name: str, requested: Sequence[RequestedTensor], max_bytes: int, activation: str = ""
     ) -> None:
         """Prepare.
 
         Args:
             name: name of the model in the protocol.
-            wanted: the requested outputs, in their order.
+            requested: the requested outputs, in their order.
             max_bytes: of an answer, padding included.
             activation: from logits to scores.
         """
-        self._name, self._wanted, self._activation = name, wanted, activation
+        self._name, self._requested, self._activation = name, requested, activation
         self._most = min(max_bytes, MOST_BYTES)
         self._ref: ModelRef
         self._tensors = list[tuple[tuple[int, ...], str]]()
@@ -72,8 +72,8 @@ class TensorForm:
             InvalidInput: the padded answer is too large.
         """
         self._ref = ref
-        self._tensors = [_tensor(each, prepared) for each in self._wanted]
-        names = sum(len(each.name) + 64 for each in self._wanted)
+        self._tensors = [_tensor(each, prepared) for each in self._requested]
+        names = sum(len(each.name) + 64 for each in self._requested)
         size = FRAMING_BYTES + names
         for shape, datatype in self._tensors:
             size += math.prod(shape) * ITEM_BYTES[datatype]
@@ -95,7 +95,7 @@ class TensorForm:
             for output, _ in answer.prepared.selection.outputs()
             for name, parts in answer.arrays(output.name).items()
         }
-        for each, (shape, datatype) in zip(self._wanted, self._tensors, strict=True):
+        for each, (shape, datatype) in zip(self._requested, self._tensors, strict=True):
             response.outputs.add(name=each.name, datatype=datatype, shape=shape)
             parts = _parts(each, arrays, answer.prepared)
             if each.source == "scores":
@@ -104,7 +104,7 @@ class TensorForm:
         return response
 
 
-def _tensor(each: Wanted, prepared: Prepared) -> tuple[tuple[int, ...], str]:
+def _tensor(each: RequestedTensor, prepared: Prepared) -> tuple[tuple[int, ...], str]:
     """Return the extents of one output, and its datatype.
 
     Its extents are the number of inputs, and those of the longest.
@@ -126,7 +126,7 @@ def _tensor(each: Wanted, prepared: Prepared) -> tuple[tuple[int, ...], str]:
 
 
 def _parts(
-    each: Wanted, arrays: Mapping[str, Sequence[NDArray[Any]]], prepared: Prepared
+    each: RequestedTensor, arrays: Mapping[str, Sequence[NDArray[Any]]], prepared: Prepared
 ) -> Sequence[NDArray[Any]]:
     """Return one output of each input, without padding; `arrays`: those of the core, by tensor."""
     items = prepared.items

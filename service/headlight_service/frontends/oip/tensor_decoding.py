@@ -50,18 +50,18 @@ def decode_inputs(request: oip.ModelInferRequest, model: ServedModel) -> list[In
     Raises:
         InvalidInput: names the tensor and the remedy.
     """
-    found = _inputs(request)
-    names = {each.tensor.name for each in found}
-    if len(names) != len(found):
+    inputs = _inputs(request)
+    names = {each.tensor.name for each in inputs}
+    if len(names) != len(inputs):
         raise InvalidInput("inputs", Reason.TENSOR_TWICE)
-    if len(found) == 1 and found[0].tensor.datatype == "BYTES":
-        shape, (each, *_) = found[0].tensor.shape, found
+    if len(inputs) == 1 and inputs[0].tensor.datatype == "BYTES":
+        shape, (each, *_) = inputs[0].tensor.shape, inputs
         if "pair" in model.accepts and len(shape) == 2 and shape[1] == 2:
             texts = _texts(each, model, 2)
             return [Pair(*pair) for pair in zip(texts[::2], texts[1::2], strict=True)]
         _check_kind(each.field, "text", model)
         return list(_texts(each, model))
-    for each in found:
+    for each in inputs:
         if each.tensor.name not in ID_TENSORS:
             raise InvalidInput(
                 each.field, Reason.NO_SUCH_INPUT, names=", ".join(ID_TENSORS), method=ENCODE
@@ -69,7 +69,7 @@ def decode_inputs(request: oip.ModelInferRequest, model: ServedModel) -> list[In
     if IDS not in names:
         raise InvalidInput("inputs", Reason.NO_TENSOR, ids=IDS)
     _check_kind(IDS, "ids", model)
-    return _ids({each.tensor.name: each for each in found}, model)
+    return _ids({each.tensor.name: each for each in inputs}, model)
 
 
 def _check_kind(field: str, kind: str, model: ServedModel) -> None:

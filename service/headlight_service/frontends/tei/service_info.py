@@ -50,19 +50,21 @@ class ServiceInfo:
 
 def service_info(model: ServedModel, tokenization_workers: int) -> ServiceInfo:
     """Return the description of a model."""
-    told = model.description
+    described = model.description
     return ServiceInfo(
         version=__version__,
         model_id=model.name,
-        model_sha=told.bundle_sha256,
-        model_dtype=DTYPES.get(told.precision, told.precision),
-        task=told.task,
-        labels=told.labels,
-        pooling="splade" if told.task == "sparse" else POOLINGS.get(told.pooling, told.pooling),
+        model_sha=described.bundle_sha256,
+        model_dtype=DTYPES.get(described.precision, described.precision),
+        task=described.task,
+        labels=described.labels,
+        pooling="splade"
+        if described.task == "sparse"
+        else POOLINGS.get(described.pooling, described.pooling),
         max_concurrent_requests=max(1, model.admission.tokens.limit // model.max_length),
         max_input_length=model.max_length,
         max_batch_tokens=model.most_tokens,
-        max_client_batch_size=told.limits.max_items,
+        max_client_batch_size=described.limits.max_items,
         tokenization_workers=tokenization_workers,
         auto_truncate=auto_truncate(model),
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from headlight import AttentionSpec
-from headlight.outputs.maps.reduction import settled
+from headlight.outputs.maps.reduction import ordered_keys
 from headlight.runtime import EncodeItem, ItemResult, Runtime
 from headlight.runtime.values import Floats
 
@@ -39,7 +39,7 @@ def test_ties_at_zero_are_resolved_to_the_first_keys(
     found = np.lexsort((random.random(padded.shape), -padded), axis=-1)[..., :count]
     entries = np.take_along_axis(padded, found, axis=-1)
     before = found.copy()
-    np.testing.assert_array_equal(settled(entries, found), stable(rows, count))
+    np.testing.assert_array_equal(ordered_keys(entries, found), stable(rows, count))
     np.testing.assert_array_equal(found, before)
 
 

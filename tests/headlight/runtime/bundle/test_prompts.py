@@ -36,9 +36,9 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     ("name", "text", "expected"),
     [
         (None, None, Prompt("p: ")),
-        ("query", None, Prompt("q: ", asked=True)),
-        (None, "x ", Prompt("x ", asked=True)),
-        (None, "", Prompt("", asked=True)),
+        ("query", None, Prompt("q: ", requested=True)),
+        (None, "x ", Prompt("x ", requested=True)),
+        (None, "", Prompt("", requested=True)),
     ],
 )
 def test_a_prompt_is_chosen_by_name_text_or_default(

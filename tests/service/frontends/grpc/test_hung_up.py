@@ -165,7 +165,7 @@ async def test_a_call_cancelled_before_it_starts_does_no_work(serve: Serve) -> N
 
         wanted = Request(["a b"], size_bytes=10, client="search")
         handle = service.pipeline.submit(
-            wanted, UnaryForm(service.model.limits), may_compute=True, when_gone=leave
+            wanted, UnaryForm(service.model.limits), may_compute=True, on_disconnect=leave
         )
         with pytest.raises(CancelledError):
             handle.result()

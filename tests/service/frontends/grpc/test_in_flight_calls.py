@@ -36,7 +36,7 @@ def entered(in_flight: InFlight) -> FakeCall:
 async def test_quiet_requires_a_period_without_calls() -> None:
     in_flight = InFlight()
     in_flight.closed = True
-    in_flight.told.set()
+    in_flight.announced.set()
     quiet = asyncio.create_task(in_flight.quiet(0.05, limit=60))
     last = 0.0
     for _ in range(20):
@@ -54,7 +54,7 @@ async def test_a_refused_or_ended_call_resets_the_quiet_period(late: bool) -> No
     if late:
         assert in_flight.admits()
         in_flight.closed = True
-        in_flight.told.set()
+        in_flight.announced.set()
     quiet = asyncio.create_task(in_flight.quiet(0.05, limit=60))
     await asyncio.sleep(0)
     last = time.monotonic()
@@ -75,7 +75,7 @@ async def test_no_call_is_refused_before_clients_know_of_the_drain() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
     assert not any(each.done() for each in coming)
-    in_flight.told.set()
+    in_flight.announced.set()
     assert await asyncio.gather(*coming) == [False] * 3
     assert in_flight.count == 0
 
@@ -84,7 +84,7 @@ async def test_a_message_before_clients_know_of_the_drain_is_admitted() -> None:
     in_flight = InFlight()
     in_flight.closed = True
     call = entered(in_flight)
-    in_flight.told.set()
+    in_flight.announced.set()
     assert in_flight.count == 1, "the end waits for it"
     call.end()
     assert in_flight.count == 0

@@ -59,12 +59,12 @@ class TeiServicer:
 
     def Info(self, request: pb.InfoRequest, call: Call) -> pb.InfoResponse:
         model = self._pipeline.models.get()
-        told = dataclasses.asdict(service_info(model, self._pipeline.tokenizers.count))
+        info = dataclasses.asdict(service_info(model, self._pipeline.tokenizers.count))
         for name in ONLY_HTTP:
-            del told[name]
+            del info[name]
         self._replies.add(call, on_cut=count_stalled(model))
-        model_type = f"MODEL_TYPE_{TASKS[told.pop('task')].model_type.upper()}"
-        return pb.InfoResponse(model_type=model_type, **told)
+        model_type = f"MODEL_TYPE_{TASKS[info.pop('task')].model_type.upper()}"
+        return pb.InfoResponse(model_type=model_type, **info)
 
     def Embed(self, request: pb.EmbedRequest, call: Call) -> bytes:
         return self._vectors(request, call)
@@ -89,8 +89,10 @@ class TeiServicer:
 
     def Tokenize(self, request: pb.EncodeRequest, call: Call) -> bytes:
         call.edge, model = ONE_TEXT, self._pipeline.models.get()
-        wanted, form = decode_tokenize(request, model, call)
-        handle = self._pipeline.tokenize(wanted, form, trace=call.trace, when_gone=call.when_gone)
+        core_request, form = decode_tokenize(request, model, call)
+        handle = self._pipeline.tokenize(
+            core_request, form, trace=call.trace, on_disconnect=call.on_disconnect
+        )
         return self._replies.reply(call, model, handle, bytes)
 
     async def EmbedStream(self, requests: AsyncIterator[Any], call: Call) -> None:
@@ -127,10 +129,10 @@ class TeiServicer:
         return self._answered(call, model, *decode_predict(request, model, call))
 
     def _answered(
-        self, call: Call, model: ServedModel, wanted: Request, form: VectorForm | ScoresForm
+        self, call: Call, model: ServedModel, core_request: Request, form: VectorForm | ScoresForm
     ) -> bytes:
         handle = self._pipeline.submit(
-            wanted, form, trace=call.trace, may_compute=True, when_gone=call.when_gone
+            core_request, form, trace=call.trace, may_compute=True, on_disconnect=call.on_disconnect
         )
         message = self._replies.reply(call, model, handle, form.encode)
         with contextlib.suppress(grpc.RpcError):  # the client has just disconnected

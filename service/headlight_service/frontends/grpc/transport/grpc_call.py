@@ -78,7 +78,7 @@ class Call:
         """Set the message of that status."""
         self.context.set_details(details)
 
-    def when_gone(self, cancel: Callable[[], object]) -> None:
+    def on_disconnect(self, cancel: Callable[[], object]) -> None:
         """Call `cancel` if the call ends before its handler; at once if it has. On any thread."""
         self._cancel = cancel
         if self._over:
@@ -136,7 +136,7 @@ class Call:
 
         task.add_done_callback(done)
         # After the task's first step; an earlier cancellation would leave the call uncounted.
-        self.when_gone(lambda: loop.call_soon(task.cancel))
+        self.on_disconnect(lambda: loop.call_soon(task.cancel))
 
     def handled(self) -> None:
         """Record that the handler has ended."""

@@ -252,18 +252,18 @@ def _tokenize_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Request
 async def _info(exchange: Exchange) -> Response:
     pipeline = exchange.door.pipeline
     model = pipeline.models.get(exchange.query.get("model", ""))
-    told = dataclasses.asdict(service_info(model, pipeline.tokenizers.count))
-    task, pooling, labels = (told.pop(name) for name in ("task", "pooling", "labels"))
+    info = dataclasses.asdict(service_info(model, pipeline.tokenizers.count))
+    task, pooling, labels = (info.pop(name) for name in ("task", "pooling", "labels"))
     about = {
         "id2label": {str(at): label for at, label in enumerate(labels)},
         "label2id": {label: at for at, label in enumerate(labels)},
     }
     unknown = dict.fromkeys(("sha", "docker_label", "max_batch_requests"))
     names = {
-        "served_model_name": told["model_id"],
+        "served_model_name": info["model_id"],
         "model_type": {TASKS[task].model_type: about if labels else {"pooling": pooling}},
     }
-    return json_response({**told, **names, **unknown})
+    return json_response({**info, **names, **unknown})
 
 
 async def _rerank(exchange: Exchange) -> Response:

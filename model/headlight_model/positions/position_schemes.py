@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from headlight_model.config import EncoderConfig
 from headlight_model.masking import MASKED_SCORE
@@ -229,9 +230,8 @@ class Relative(Positions):
 
     def _look_up(self, table: int, columns: Tensor) -> Tensor:
         """Return the biases of a table: int64 [B, S, S] -> [B, H, S, S]."""
-        # [H, 2 reach + 1]: the square is then read head by head, and needs no transposition.
-        biases: Tensor = self.tables[table](self.buckets).T
-        return biases[:, columns].transpose(0, 1)
+        biases = self.tables[table](self.buckets)  # [2 reach + 1, H]
+        return functional.embedding(columns, biases).permute(0, 3, 1, 2)
 
 
 class Composed(Positions):

@@ -21,7 +21,8 @@ Floats = NDArray[np.float64]
 def bias(scheme: str) -> Floats:
     """Return the bias [heads, queries, keys], NaN where a head does not see the key."""
     positions = schemes.positions(scheme, heads=HEADS)
-    made = positions.bias(positions.prepare(torch.arange(LENGTH)[None]))
+    unread = torch.zeros(())  # queries and keys
+    made = positions.bias(positions.prepare(torch.arange(LENGTH)[None]), 0, unread, unread)
     assert made is not None  # ALiBi is a bias
     values: Floats = made[0].double().numpy()
     return np.where(values > MASKED_SCORE / 2, values, np.nan)

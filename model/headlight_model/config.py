@@ -36,13 +36,14 @@ LEAST = {
     **dict.fromkeys(
         ("vocab_size", "dim", "heads", "layers", "ffn_dim", "trained_length", "max_length"), 1
     ),
+    "relative_buckets": 4,  # two for each direction: distance 0, and beyond
     **dict.fromkeys(
         ("segments", "rope_offset", "head_width", "kv_heads", "embedding_dim", "window"), 0
     ),
 }
 # The largest number that a field may hold. Tables and loops are made from these, and no model has
 # more; the other sizes are those of stored tensors.
-MOST = {"layers": 1024, "max_length": 1 << 20}
+MOST = {"layers": 1024, "max_length": 1 << 20, "relative_distance": 1 << 20}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,7 +140,9 @@ class EncoderConfig:
     heads: int  # dim must be a multiple of it, unless head_width is set
     layers: int
     ffn_dim: int  # customarily 4 * dim
-    positions: str  # a name in headlight_model.positions.position_schemes.POSITIONS
+    # A name in headlight_model.positions.position_schemes.POSITIONS, or several, joined by "+": all
+    # of them act.
+    positions: str
     head_width: int = 0  # of each query, key and value; 0: dim / heads
     # Heads of keys and values, each shared by heads / kv_heads query heads (Ainslie et al. 2023);
     # 0: as many as heads.
@@ -187,6 +190,11 @@ class EncoderConfig:
     rope_offset: int = 0  # position of the first token
     # For positions "alibi"; see headlight_model.positions.position_schemes.Alibi.
     alibi: str = "symmetric"
+    # Rows of a table of biases, for positions "relative"; see
+    # headlight_model.positions.relative.relative_buckets.
+    relative_buckets: int = 32
+    relative_distance: int = 128  # tokens; distances from it on share a row
+    relative_per_layer: bool = False  # each layer has its own table (umT5); false: one for all
     pooling: str = "mean"  # a name in headlight_model.layers.pooling.POOLING
     include_prompt: bool = True  # pooling counts the tokens of a prompt
     dense: tuple[Dense, ...] = ()  # applied to the pooled vector, in order
@@ -275,13 +283,12 @@ class EncoderConfig:
 
     def _check_positions(self) -> None:
         """Check the fields that only one position scheme uses."""
-        if self.positions == "rope" and not math.isfinite(self.rope_fraction):
+        schemes = self.position_schemes
+        if "rope" in schemes and not math.isfinite(self.rope_fraction):
             raise ValueError(
                 f"rope_fraction is {self.rope_fraction}; it must be above 0 and at most 1"
             )
-        if self.positions == "rope" and (
-            self.rope_width % 2 or not 2 <= self.rope_width <= self.head_dim
-        ):
+        if "rope" in schemes and (self.rope_width % 2 or not 2 <= self.rope_width <= self.head_dim):
             have = (
                 f"rope_fraction {self.rope_fraction} of a head of {self.head_dim} is "
                 f"{self.rope_width} dimensions"
@@ -289,10 +296,20 @@ class EncoderConfig:
             raise ValueError(
                 f"{have}; rope turns pairs, so it must be an even number from 2 to {self.head_dim}"
             )
-        if self.positions == "alibi" and self.alibi == "signed" and self.causal:
+        if "alibi" in schemes and self.alibi == "signed" and self.causal:
             raise ValueError(
                 "alibi 'signed' has heads that look ahead, which causal forbids; choose 'symmetric'"
             )
+        if "relative" in schemes and self.relative_distance <= self.relative_buckets // 4:
+            raise ValueError(
+                f"relative_distance is {self.relative_distance}; it must be above a quarter of "
+                f"relative_buckets {self.relative_buckets}: so many rows hold one distance each"
+            )
+
+    @property
+    def position_schemes(self) -> tuple[str, ...]:
+        """Names of the position schemes."""
+        return tuple(self.positions.split("+"))
 
     @property
     def head_dim(self) -> int:

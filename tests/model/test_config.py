@@ -66,6 +66,12 @@ Build = Callable[..., EncoderConfig]
             {"positions": "alibi", "alibi": "signed", "causal": True},
             "which causal forbids; choose 'symmetric'",
         ),
+        ({"relative_buckets": 3}, "relative_buckets is 3; it must be at least 4"),
+        (
+            {"positions": "relative", "relative_distance": 8},
+            "relative_distance is 8; it must be above a quarter of relative_buckets 32",
+        ),
+        ({"relative_distance": 1 << 21}, "relative_distance is 2097152; it must be at most"),
         ({"trained_length": 65, "max_length": 64}, "trained_length 65 is beyond max_length 64"),
     ],
 )

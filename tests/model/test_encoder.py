@@ -19,13 +19,15 @@ EVERY_KIND: list[dict[str, Any]] = [
     *(
         dict(zip(("positions", "norm"), kind, strict=True))
         for kind in itertools.product(
-            ("none", "sinusoidal", "learned", "rope", "alibi"), ("pre", "post")
+            ("none", "sinusoidal", "learned", "rope", "alibi", "relative"), ("pre", "post")
         )
     ),
     {"norm": "pre", "pooling": "cls"},
     {"norm": "post", "pooling": "cls"},
     {"causal": True, "pooling": "last", "norm_type": "rms", "ffn": "gated", "activation": "silu"},
     {"positions": "alibi", "alibi": "signed"},
+    {"positions": "learned+relative", "relative_per_layer": True},
+    {"positions": "rope+alibi"},
     {"rope_fraction": 0.5, "attention_bias": False},
 ]
 

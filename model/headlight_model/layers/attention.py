@@ -99,8 +99,9 @@ class MultiHeadAttention(nn.Module):
     et al. 2023).
     """
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig, layer: int) -> None:
         super().__init__()
+        self.layer = layer
         self.heads, self.key_heads = config.heads, config.key_heads
         self.head_dim = config.head_dim
         self.widths = [
@@ -147,8 +148,9 @@ class MultiHeadAttention(nn.Module):
         if self.turn_values:
             value = positions.rotate(value, state)
         key, value = self._share(key), self._share(value)
+        bias = positions.bias(state, self.layer, query, key)
         # [B, H, S, d]
-        context, maps = attend(query, key, value, visible, positions.bias(state), fused=fused)
+        context, maps = attend(query, key, value, visible, bias, fused=fused)
         if head_mask is not None:
             context = context * head_mask[:, :, None, None]
         # [B, S, H d] -> [B, S, D]

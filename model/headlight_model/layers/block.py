@@ -49,7 +49,7 @@ class Block(nn.Module):
     def __init__(self, config: EncoderConfig, layer: int) -> None:
         super().__init__()
         self.pre_norm = config.norm == "pre"
-        self.attention = MultiHeadAttention(config)
+        self.attention = MultiHeadAttention(config, layer)
         bare = self.pre_norm and layer == 0 and not config.first_norm
         self.attention_norm = nn.Identity() if bare else build_norm(config, config.dim)
         self.feed_forward = FeedForward(config)

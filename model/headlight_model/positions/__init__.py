@@ -1,1 +1,1 @@
-"""Position encodings: sinusoidal, learned, RoPE, ALiBi."""
+"""Position encodings: sinusoidal, learned, RoPE, ALiBi, relative biases."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from headlight_model.config import EncoderConfig
 from headlight_model.masking import MASKED_SCORE
 from headlight_model.positions.angles import Angles
+from headlight_model.positions.relative import relative_buckets
 from headlight_model.positions.rope import rope_frequencies
 from headlight_model.positions.sinusoidal import sinusoidal_angles, sinusoidal_rows
 
@@ -20,10 +24,12 @@ class Positions(nn.Module):
     Attributes:
         adds: whether `embed` adds to the token embeddings, which must then be small enough not to
             drown it.
+        tensors: number of tensors that `prepare` returns.
         needs_training: whether a position is meaningless until it was seen in training.
     """
 
     adds = False
+    tensors = 0
     needs_training = False
 
     def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
@@ -41,10 +47,18 @@ class Positions(nn.Module):
         """Change queries or keys [B, H, S, d]."""
         return heads
 
-    def bias(self, state: tuple[Tensor, ...]) -> Tensor | None:
+    def bias(
+        self, state: tuple[Tensor, ...], layer: int, query: Tensor, key: Tensor
+    ) -> Tensor | None:
         """Return what is added to the attention scores: float, broadcastable to [B, H, S, S].
 
         None if nothing is added.
+
+        Args:
+            state: what `prepare` returned.
+            layer: index of the block.
+            query, key: float [B, H, S, d], as their product makes scores, which are divided by
+                sqrt(d) before the bias is added.
         """
         return None
 
@@ -63,6 +77,7 @@ class Sinusoidal(Positions):
     """Sinusoidal positions: adds the rows of `positional_encoding` (Vaswani et al. 2017, 3.5)."""
 
     adds = True
+    tensors = 1
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -83,6 +98,7 @@ class Learned(Positions):
     """
 
     adds = True
+    tensors = 1
     needs_training = True
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -106,6 +122,8 @@ class Rope(Positions):
     2i + 1) are converted by `headlight_model.positions.interleaved`. The frequencies, also those
     scaled to longer texts, come from `headlight_model.positions.rope`.
     """
+
+    tensors = 2
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -155,6 +173,7 @@ class Alibi(Positions):
     is the same for every key. Under a causal mask it is the symmetric form.)
     """
 
+    tensors = 1
     slopes: Tensor
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -175,30 +194,114 @@ class Alibi(Positions):
             bias = torch.where(ahead * direction[:, None, None] >= 0, bias, MASKED_SCORE)
         return (bias,)
 
-    def bias(self, state: tuple[Tensor, ...]) -> Tensor:
+    def bias(self, state: tuple[Tensor, ...], layer: int, query: Tensor, key: Tensor) -> Tensor:
         return state[0]
 
 
+class Relative(Positions):
+    """Relative positions: adds a trained bias for the distance j - i (Raffel et al. 2020, T5).
+
+    Each head has a bias for each of a few buckets of distances; see `relative_buckets`. The last
+    bucket has no end, so there is no maximum length.
+    """
+
+    tensors = 1
+    buckets: Tensor
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.reach = config.relative_distance
+        self.shared = not config.relative_per_layer
+        count = 1 if self.shared else config.layers
+        self.tables = nn.ModuleList(
+            nn.Embedding(config.relative_buckets, config.heads) for _ in range(count)
+        )
+        self.register_buffer(  # of the distances -reach .. reach
+            "buckets", relative_buckets(config.relative_buckets, self.reach), persistent=False
+        )
+
+    def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
+        ahead = positions[:, None, :] - positions[:, :, None]  # [B, S, S]: j - i
+        columns = ahead.clamp(-self.reach, self.reach) + self.reach
+        return (self._look_up(0, columns) if self.shared else columns,)
+
+    def bias(self, state: tuple[Tensor, ...], layer: int, query: Tensor, key: Tensor) -> Tensor:
+        return state[0] if self.shared else self._look_up(layer, state[0])
+
+    def _look_up(self, table: int, columns: Tensor) -> Tensor:
+        """Return the biases of a table: int64 [B, S, S] -> [B, H, S, S]."""
+        biases = self.tables[table](self.buckets)  # [2 reach + 1, H]
+        return functional.embedding(columns, biases).permute(0, 3, 1, 2)
+
+
+class Composed(Positions):
+    """Several schemes that all act, each at its points; biases are summed."""
+
+    def __init__(self, schemes: Mapping[str, Positions]) -> None:
+        super().__init__()
+        self.schemes = nn.ModuleDict(schemes)
+        self.adds = any(scheme.adds for scheme in schemes.values())
+        self.needs_training = any(scheme.needs_training for scheme in schemes.values())
+        self.tensors = sum(scheme.tensors for scheme in schemes.values())
+
+    def _parts(self, state: tuple[Tensor, ...]) -> Iterator[tuple[Positions, tuple[Tensor, ...]]]:
+        """Yield each scheme and its share of the state."""
+        at = 0
+        for scheme in self.schemes.values():
+            assert isinstance(scheme, Positions)
+            yield scheme, state[at : at + scheme.tensors]
+            at += scheme.tensors
+
+    def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
+        return tuple(
+            tensor for scheme, _ in self._parts(()) for tensor in scheme.prepare(positions)
+        )
+
+    def embed(self, x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
+        for scheme, part in self._parts(state):
+            x = scheme.embed(x, part)
+        return x
+
+    def rotate(self, heads: Tensor, state: tuple[Tensor, ...]) -> Tensor:
+        for scheme, part in self._parts(state):
+            heads = scheme.rotate(heads, part)
+        return heads
+
+    def bias(
+        self, state: tuple[Tensor, ...], layer: int, query: Tensor, key: Tensor
+    ) -> Tensor | None:
+        total: Tensor | None = None
+        for scheme, part in self._parts(state):
+            added = scheme.bias(part, layer, query, key)
+            if added is not None:
+                total = added if total is None else total + added
+        return total
+
+
 POSITIONS: dict[
-    str, type[Nowhere] | type[Sinusoidal] | type[Learned] | type[Rope] | type[Alibi]
+    str,
+    type[Nowhere] | type[Sinusoidal] | type[Learned] | type[Rope] | type[Alibi] | type[Relative],
 ] = {
     "none": Nowhere,
     "sinusoidal": Sinusoidal,
     "learned": Learned,
     "rope": Rope,
     "alibi": Alibi,
+    "relative": Relative,
 }
 
 
 def build_positions(config: EncoderConfig) -> Positions:
-    """Return the scheme that config.positions names.
+    """Return the scheme that config.positions names, or all of several.
 
     Raises:
-        ValueError: there is no such scheme; the message lists the schemes.
+        ValueError: there is no such scheme, or one is named twice; the message lists the schemes.
     """
-    try:
-        return POSITIONS[config.positions](config)
-    except KeyError:
+    names = config.position_schemes
+    if not POSITIONS.keys() >= set(names) or len(set(names)) < len(names):
         raise ValueError(
-            f"positions is {config.positions!r}; choose one of {sorted(POSITIONS)}"
-        ) from None
+            f"positions is {config.positions!r}; choose one of {sorted(POSITIONS)}, or different "
+            "ones joined by +"
+        )
+    schemes = {name: POSITIONS[name](config) for name in names}
+    return Composed(schemes) if len(schemes) > 1 else schemes[config.positions]

@@ -92,7 +92,7 @@ def test_a_wrapping_position_table_is_detected(monkeypatch: pytest.MonkeyPatch) 
 def test_a_bias_that_distinguishes_left_from_right_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def one_sided(self: Alibi, state: tuple[Tensor, ...]) -> Tensor:
+    def one_sided(self: Alibi, state: tuple[Tensor, ...], *_: object) -> Tensor:
         return state[0].tril() if not self.signed else state[0]
 
     monkeypatch.setattr(Alibi, "bias", one_sided)

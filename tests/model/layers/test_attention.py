@@ -118,7 +118,7 @@ def test_huge_scores_stay_finite(fused: bool) -> None:
 def test_multi_head_attention_equals_the_one_in_torch(
     fused: bool, config: Callable[..., EncoderConfig]
 ) -> None:
-    ours = MultiHeadAttention(config(dim=12, heads=3))
+    ours = MultiHeadAttention(config(dim=12, heads=3), 0)
     theirs = nn.MultiheadAttention(12, 3, batch_first=True)
     theirs.load_state_dict(
         {

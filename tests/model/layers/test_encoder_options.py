@@ -152,8 +152,8 @@ def test_dense_layers_apply_between_pooling_and_normalisation(encoder: Build) ->
 
 
 def test_shared_keys_and_values_equal_repeated_ones(config: Config) -> None:
-    shared = MultiHeadAttention(config(dim=24, heads=6, kv_heads=2))
-    whole = MultiHeadAttention(config(dim=24, heads=6))
+    shared = MultiHeadAttention(config(dim=24, heads=6, kv_heads=2), 0)
+    whole = MultiHeadAttention(config(dim=24, heads=6), 0)
     with torch.no_grad():
         for part in ("weight", "bias"):
             query, key, value = getattr(shared.project_in, part).split(shared.widths)
@@ -201,7 +201,7 @@ def test_local_layers_rotate_by_their_own_theta(encoder: Build) -> None:
 
 
 def test_query_and_key_norms_remove_their_lengths(config: Config) -> None:
-    attention = MultiHeadAttention(config(qk_norm="head", norm_type="rms", norm_eps=1e-12))
+    attention = MultiHeadAttention(config(qk_norm="head", norm_type="rms", norm_eps=1e-12), 0)
     x, scheme = torch.randn(1, 4, 16), Nowhere(config())
     _, before = attention(x, None, scheme, (), fused=False)
     with torch.no_grad():
@@ -223,7 +223,7 @@ def test_narrow_embeddings_are_projected_after_their_norm(encoder: Build) -> Non
 def test_values_are_rotated_if_configured(config: Config) -> None:
     scheme = Rope(config())
     state = scheme.prepare(torch.tensor([[5]]))
-    turned, plain = MultiHeadAttention(config(rope_values=True)), MultiHeadAttention(config())
+    turned, plain = MultiHeadAttention(config(rope_values=True), 0), MultiHeadAttention(config(), 0)
     plain.load_state_dict(turned.state_dict())
     x = torch.randn(1, 1, 16)  # alone, a token gives back its own value
     value = plain.project_in(x)[..., 32:].view(1, 1, 2, 8).transpose(1, 2)

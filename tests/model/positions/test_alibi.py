@@ -12,6 +12,7 @@ from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 from headlight_model.masking import MASKED_SCORE
 from headlight_model.positions.position_schemes import Alibi, alibi_slopes
+from tests.model.positions.biases import bias_at
 
 Build = Callable[..., Encoder]
 
@@ -44,7 +45,7 @@ def test_the_symmetric_bias_is_minus_slope_times_distance(
 ) -> None:
     at = np.array([0, 1, 5, 2000])
     scheme = Alibi(config(positions="alibi", dim=12, heads=heads))
-    bias = scheme.bias(scheme.prepare(torch.from_numpy(at)[None]))[0].numpy()
+    bias = bias_at(scheme, torch.from_numpy(at))[0].numpy()
     expected = -alibi_slopes(heads).numpy()[:, None, None] * np.abs(at[:, None] - at)
     np.testing.assert_allclose(bias, expected, rtol=1e-6)
 
@@ -53,7 +54,7 @@ def test_each_signed_head_attends_one_way_and_a_pair_shares_a_slope(
     config: Callable[..., EncoderConfig],
 ) -> None:
     scheme = Alibi(config(positions="alibi", alibi="signed", dim=15, heads=5))
-    bias = scheme.bias(scheme.prepare(torch.arange(6)[None]))[0].numpy()
+    bias = bias_at(scheme, torch.arange(6))[0].numpy()
     distance = np.arange(6) - np.arange(6)[:, None]  # j - i
     for head, slope in enumerate(alibi_slopes(3).repeat_interleave(2)[:5].tolist()):
         seen = distance <= 0 if head % 2 == 0 else distance >= 0

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 from headlight_model.positions.position_schemes import Positions, build_positions
+from tests.model.positions.biases import bias_at
 
 FAR = 100_001  # positions: 0 to 100,000
 SAMPLE = np.unique(
@@ -121,11 +123,30 @@ def test_a_position_beyond_the_tables_is_an_error() -> None:
         scheme("rope", 8).prepare(torch.tensor([[2 * FAR]]))
 
 
-def test_an_unknown_scheme_is_refused_with_the_known_ones(
-    config: Callable[..., EncoderConfig],
+@pytest.mark.parametrize("positions", ["spiral", "rope+spiral", "rope+rope", ""])
+def test_an_unknown_or_repeated_scheme_is_refused_with_the_known_ones(
+    positions: str, config: Callable[..., EncoderConfig]
 ) -> None:
     with pytest.raises(
         ValueError,
-        match=r"positions is 'spiral'; choose one of \['alibi', 'learned', 'none', 'rope', ",
+        match=rf"positions is '{re.escape(positions)}'; choose one of \['alibi', 'learned', "
+        r"'none', 'relative', .*, or different ones joined by \+",
     ):
-        build_positions(config(positions="spiral"))
+        build_positions(config(positions=positions))
+
+
+def test_composed_schemes_act_as_each_alone(config: Callable[..., EncoderConfig]) -> None:
+    composed = build_positions(config(positions="learned+rope+alibi+relative"))
+    x, heads, at = torch.randn(1, 9, 16), torch.randn(1, 2, 9, 8), torch.arange(9)
+    learned, rope, alibi, relative = composed.get_submodule("schemes").children()
+    state = composed.prepare(at[None])
+    for acted, scheme, act in (
+        (composed.embed(x, state), learned, lambda each, part: each.embed(x, part)),
+        (composed.rotate(heads, state), rope, lambda each, part: each.rotate(heads, part)),
+    ):
+        assert torch.equal(acted, act(scheme, scheme.prepare(at[None])))
+    summed = bias_at(alibi, at) + bias_at(relative, at)
+    assert torch.equal(bias_at(composed, at), summed)
+    assert (composed.adds, composed.needs_training) == (True, True)
+    turning = build_positions(config(positions="rope+alibi"))
+    assert (turning.adds, turning.needs_training) == (False, False)

@@ -1,0 +1,27 @@
+"""Buckets of relative distances, which share a trained bias."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def relative_buckets(count: int, reach: int) -> Tensor:
+    """Return the bucket of each distance j - i: int64 [2 reach + 1], for -reach .. reach.
+
+    After Raffel et al. 2020 (T5), section 2.1. Half of the `count` buckets are for keys ahead. Of
+    each half, the first buckets e = count / 4 hold one distance each, the others r logarithmically
+    up to `reach`: e + ln(r / e) / ln(reach / e) * e; all distances from there on share the last.
+
+    In float32, as models were trained with it: some distances lie on an edge, such as 16, 32 and 64
+    of 32 buckets, where float64 rounds otherwise.
+    """
+    half = count // 2
+    exact = half // 2
+    ahead = torch.arange(-reach, reach + 1)
+    distance = ahead.abs()
+    share = torch.log(distance.clamp(min=1).float() / exact) / math.log(reach / exact)
+    far = (exact + (share * (half - exact)).long()).clamp(max=half - 1)
+    return torch.where(distance < exact, distance, far) + half * (ahead > 0)

@@ -29,6 +29,8 @@ from transformers import (
     RobertaConfig,
     RobertaTokenizer,
     RoFormerConfig,
+    T5Config,
+    T5Tokenizer,
     XLMRobertaConfig,
     XLMRobertaTokenizer,
 )
@@ -206,6 +208,17 @@ def xlm_roberta(folder: Path) -> Any:
     return XLMRobertaTokenizer(vocab=vocab)
 
 
+def t5(folder: Path) -> Any:
+    special = ["<pad>", "</s>", "<unk>"]
+    trainer = trainers.UnigramTrainer(
+        vocab_size=300, special_tokens=special, unk_token="<unk>", show_progress=False
+    )
+    tokenizer = train(models.Unigram(), trainer, pre_tokenizers.Metaspace())
+    vocab = [tuple(entry) for entry in json.loads(tokenizer.to_str())["model"]["vocab"]]
+    T5Config().save_pretrained(folder)
+    return T5Tokenizer(vocab=vocab, extra_ids=5)
+
+
 def qwen(folder: Path) -> Any:
     vocab, merges = byte_bpe(["<|endoftext|>"])
     Qwen3Config().save_pretrained(folder)
@@ -273,6 +286,7 @@ def roformer(folder: Path) -> Any:
 MAKERS: tuple[Callable[[Path], Any], ...] = (
     roberta,
     xlm_roberta,
+    t5,
     qwen,
     modernbert,
     llama,

@@ -11,6 +11,7 @@ from headlight_export.folders.model_folder import CONFIG, Refused, read_object
 
 MPNET, ROFORMER, JAPANESE = "MPNetTokenizer", "RoFormerTokenizer", "BertJapaneseTokenizer"
 XLM_ROBERTA, CAMEMBERT = "XLMRobertaTokenizer", "CamembertTokenizer"
+T5 = "T5Tokenizer"
 ROBERTA, BART, GPT2, QWEN2 = "RobertaTokenizer", "BartTokenizer", "GPT2Tokenizer", "Qwen2Tokenizer"
 # If no class is named.
 BY_MODEL_TYPE = dict.fromkeys(
@@ -18,10 +19,13 @@ BY_MODEL_TYPE = dict.fromkeys(
 ) | {
     "camembert": CAMEMBERT,
     "mpnet": MPNET,
+    "mt5": T5,
     "qwen2": QWEN2,
     "qwen3": QWEN2,
     "roberta": ROBERTA,
     "roformer": ROFORMER,
+    "t5": T5,
+    "umt5": T5,
     "xlm-roberta": XLM_ROBERTA,
 }
 OF_JAPANESE = ("word_tokenizer_type", "subword_tokenizer_type")  # settings that no other class has

@@ -1,4 +1,4 @@
-"""Unigram tokenizers of XLM-R and CamemBERT, as their classes in transformers 5 make them.
+"""Unigram tokenizers of XLM-R, CamemBERT and T5, as their classes in transformers 5 make them.
 
 Those classes use only the pieces of tokenizer.json.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import tokenizers
 from tokenizers import normalizers, pre_tokenizers
 
-from headlight_export.tokenizers.tokenizer_class import CAMEMBERT, XLM_ROBERTA
+from headlight_export.tokenizers.tokenizer_class import CAMEMBERT, T5, XLM_ROBERTA
 
 # The classes' pre-tokenizers, and those of many a tokenizer.json; any others are left unchanged.
 SPLIT, PLAIN = ["WhitespaceSplit", "Metaspace"], ["Metaspace"]
@@ -26,7 +26,7 @@ def split_at_white_space(
     Each word then has a space before it and is split into pieces. Metaspace alone makes a token of
     white space at the end of a text.
     """
-    if name not in {XLM_ROBERTA, CAMEMBERT}:
+    if name not in {XLM_ROBERTA, CAMEMBERT, T5}:
         return
     made = json.loads(tokenizer.to_str())
     kinds = [part["type"] for part in parts_of(made["pre_tokenizer"], "pretokenizers")]

@@ -32,7 +32,8 @@ def split_at_white_space(
     kinds = [part["type"] for part in parts_of(made["pre_tokenizer"], "pretokenizers")]
     if made["model"]["type"] != "Unigram" or kinds not in (SPLIT, PLAIN):
         return
-    scheme = "always" if settings.get("add_prefix_space", True) else "never"
+    prefixed = name == T5 or settings.get("add_prefix_space", True)
+    scheme = "always" if prefixed else "never"
     words, pieces = (
         pre_tokenizers.WhitespaceSplit(),
         pre_tokenizers.Metaspace(prepend_scheme=scheme),

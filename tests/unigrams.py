@@ -89,9 +89,7 @@ def _unigram(
         0.0 if piece.startswith("<") else -1.0 - at / 10 for at, piece in enumerate(vocabulary)
     ]
     tokenizer = tokenizers.Tokenizer(
-        models.Unigram(
-            list(zip(vocabulary, scores, strict=True)), unk_id=vocabulary.index("<unk>")
-        )
+        models.Unigram(list(zip(vocabulary, scores, strict=True)), unk_id=vocabulary.index("<unk>"))
     )
     if normalizer is not None:
         tokenizer.normalizer = normalizer

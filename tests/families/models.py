@@ -105,7 +105,10 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "t5": ("T5", T5 | {"relative_attention_max_distance": 50}),
     "mt5": ("MT5", T5 | {"feed_forward_proj": "gated-gelu", "num_layers": 2}),
-    "umt5": ("UMT5", T5 | {"feed_forward_proj": "gated-silu", "relative_attention_num_buckets": 10}),
+    "umt5": (
+        "UMT5",
+        T5 | {"feed_forward_proj": "gated-silu", "relative_attention_num_buckets": 10},
+    ),
     "linear": ("NomicBert", ROTARY | {"num_hidden_layers": 2} | rope("linear", factor=4.0)),
     "dynamic": ("NomicBert", ROTARY | {"num_hidden_layers": 2} | rope("dynamic", factor=4.0)),
     "yarn": ("EuroBert", ROTARY | {"num_hidden_layers": 2, "pad_token_id": 0} | YARN),

@@ -85,18 +85,14 @@ def _feed_forward(config: Config) -> tuple[bool, str]:
 def _move_block(weights: Weights, built: EncoderConfig, ours: str, block: str) -> None:
     attention, feed_forward = f"{block}.layer.0", f"{block}.layer.1"
     weights.move_norm(f"{ours}.attention_norm", f"{attention}.layer_norm", bias=False)
-    query, key, value = (
-        weights.take(f"{attention}.SelfAttention.{part}.weight") for part in "qkv"
-    )
+    query, key, value = (weights.take(f"{attention}.SelfAttention.{part}.weight") for part in "qkv")
     # T5 does not divide scores by sqrt(d).
     weights.join(
         f"{ours}.attention.project_in.weight",
         f"{attention}.SelfAttention.q.weight",
         [query * math.sqrt(built.head_dim), key, value],
     )
-    weights.move_linear(
-        f"{ours}.attention.project_out", f"{attention}.SelfAttention.o", bias=False
-    )
+    weights.move_linear(f"{ours}.attention.project_out", f"{attention}.SelfAttention.o", bias=False)
     weights.move_norm(f"{ours}.feed_forward_norm", f"{feed_forward}.layer_norm", bias=False)
     parts = {"gate": "wi_0", "up": "wi_1"} if built.ffn == "gated" else {"up": "wi"}
     for part, theirs in (parts | {"down": "wo"}).items():

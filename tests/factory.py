@@ -71,6 +71,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "ffn_out_bias": False,
         "layers": 1,
     },
+    "relative": {"positions": "learned+relative", "relative_per_layer": True},
     # As a language model that was converted to an encoder.
     "causal": {
         "positions": "rope",
@@ -83,7 +84,7 @@ KINDS: dict[str, dict[str, Any]] = {
     },
     "prompted": {"positions": "alibi", "alibi": "signed", "include_prompt": False, "layers": 1},
 }
-SCHEMES = ("none", "sinusoidal", "learned", "rope", "alibi")
+SCHEMES = ("none", "sinusoidal", "learned", "rope", "alibi", "relative")
 
 
 def kind_config(kind: str) -> EncoderConfig:

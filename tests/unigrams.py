@@ -1,4 +1,4 @@
-"""XLM-R tokenizers in their published form.
+"""Tokenizers of XLM-R and T5 in their published form.
 
 Their tokenizer.json makes a token of white space at the end of a text.
 """
@@ -56,20 +56,45 @@ def pieces(
     normalizer: normalizers.Normalizer | None = JOIN,
 ) -> tokenizers.Tokenizer:
     """Return the tokenizer of multilingual E5, with optional changes."""
-    scores = [0.0 if piece.startswith("<") else -1.0 - at / 10 for at, piece in enumerate(PIECES)]
-    tokenizer = tokenizers.Tokenizer(
-        models.Unigram(list(zip(PIECES, scores, strict=True)), unk_id=3)
-    )
-    if normalizer is not None:
-        tokenizer.normalizer = normalizer
-    tokenizer.pre_tokenizer = pre_tokenizer or pre_tokenizers.Metaspace()
-    tokenizer.decoder = decoders.Metaspace()
+    tokenizer = _unigram(PIECES, pre_tokenizer, normalizer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>",
         pair="<s> $A </s> </s> $B </s>",
         special_tokens=[("<s>", 0), ("</s>", 2)],
     )
     tokenizer.add_special_tokens([*PIECES[:4], tokenizers.AddedToken("<mask>", lstrip=True)])
+    return tokenizer
+
+
+def t5_pieces(
+    pre_tokenizer: pre_tokenizers.PreTokenizer | None = None,
+    normalizer: normalizers.Normalizer | None = SENTENCEPIECE,
+) -> tokenizers.Tokenizer:
+    """Return the tokenizer of T5, with optional changes."""
+    special = ["<pad>", "</s>", "<unk>"]
+    tokenizer = _unigram([*special, *PIECES[4:-1], "<extra_id_0>"], pre_tokenizer, normalizer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)]
+    )
+    tokenizer.add_special_tokens([*special, "<extra_id_0>"])
+    return tokenizer
+
+
+def _unigram(
+    vocabulary: list[str],
+    pre_tokenizer: pre_tokenizers.PreTokenizer | None,
+    normalizer: normalizers.Normalizer | None,
+) -> tokenizers.Tokenizer:
+    scores = [
+        0.0 if piece.startswith("<") else -1.0 - at / 10 for at, piece in enumerate(vocabulary)
+    ]
+    tokenizer = tokenizers.Tokenizer(
+        models.Unigram(list(zip(vocabulary, scores, strict=True)), unk_id=vocabulary.index("<unk>"))
+    )
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizer or pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
     return tokenizer
 
 

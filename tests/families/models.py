@@ -53,6 +53,15 @@ LLAMA3 = rope(
     high_freq_factor=4.0,
 )
 
+T5: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "d_model": 30,
+    "d_kv": 8,  # of 3 heads: not 30 / 3
+    "d_ff": 44,
+    "num_layers": 3,
+    "num_heads": 3,
+}
+
 # Name: the classes of the model and of its config, and the config values.
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("Bert", SIZES | {"hidden_act": "gelu_new"}),
@@ -80,6 +89,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
             "mlp_bias": True,
         },
     ),
+    "mpnet": ("MPNet", SIZES | {"pad_token_id": 1, "max_position_embeddings": 98}),
     "nomic_bert": ("NomicBert", ROTARY),
     "eurobert": (
         "EuroBert",
@@ -92,6 +102,12 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "local-both-ways": (
         "Mistral",
         GROUPED | {"sliding_window": 9, "num_hidden_layers": 2, "is_causal": False},
+    ),
+    "t5": ("T5", T5 | {"relative_attention_max_distance": 50}),
+    "mt5": ("MT5", T5 | {"feed_forward_proj": "gated-gelu", "num_layers": 2}),
+    "umt5": (
+        "UMT5",
+        T5 | {"feed_forward_proj": "gated-silu", "relative_attention_num_buckets": 10},
     ),
     "linear": ("NomicBert", ROTARY | {"num_hidden_layers": 2} | rope("linear", factor=4.0)),
     "dynamic": ("NomicBert", ROTARY | {"num_hidden_layers": 2} | rope("dynamic", factor=4.0)),
@@ -111,14 +127,15 @@ def make(name: str, seed: int = 0, *, entropy: float = 0.62, vocabulary: int = V
     torch.manual_seed(seed)
     config = getattr(transformers, f"{kind}Config")(**values | {"vocab_size": vocabulary})
     config._attn_implementation = "eager"
-    model = getattr(transformers, f"{kind}Model")(config).eval()
+    part = "EncoderModel" if kind.endswith("T5") else "Model"
+    model = getattr(transformers, f"{kind}{part}")(config).eval()
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             if not parameter.requires_grad:
                 continue  # a table of sines
             if parameter.ndim == 1:
                 parameter.add_(0.1 * torch.randn_like(parameter))
-            elif "token_type" in key:
+            elif "token_type" in key or "relative" in key:
                 parameter.normal_(std=0.5)
             else:
                 parameter.mul_(3.0)
@@ -162,6 +179,10 @@ def is_query_or_key(name: str) -> bool:
             "Wqkv",
             "q_norm",
             "k_norm",
+            "attn.q.",
+            "attn.k.",
+            "Attention.q.",
+            "Attention.k.",
         )
     )
 

@@ -21,6 +21,7 @@ NONE: Mapping[str, Any] = {}
 
 KINDS = {
     **{name: MODELS[name] for name in ("bert", "roberta", "distilbert", "modernbert")},
+    "mpnet": MODELS["mpnet"],
     "camembert": ("Camembert", MODELS["roberta"][1]),
     "plain roberta": ("Roberta", MODELS["roberta"][1]),
     "modernbert mean": (

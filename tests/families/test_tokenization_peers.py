@@ -29,6 +29,8 @@ from transformers import (
     RobertaConfig,
     RobertaTokenizer,
     RoFormerConfig,
+    T5Config,
+    T5Tokenizer,
     XLMRobertaConfig,
     XLMRobertaTokenizer,
 )
@@ -195,15 +197,22 @@ def roberta(folder: Path) -> Any:
     return RobertaTokenizer(vocab=vocab, merges=merges)
 
 
-def xlm_roberta(folder: Path) -> Any:
-    special = ["<s>", "<pad>", "</s>", "<unk>"]
+def unigram(special: list[str]) -> list[tuple[str, float]]:
     trainer = trainers.UnigramTrainer(
-        vocab_size=300, special_tokens=[*special, "<mask>"], unk_token="<unk>", show_progress=False
+        vocab_size=300, special_tokens=special, unk_token="<unk>", show_progress=False
     )
     tokenizer = train(models.Unigram(), trainer, pre_tokenizers.Metaspace())
-    vocab = [tuple(entry) for entry in json.loads(tokenizer.to_str())["model"]["vocab"]]
+    return [tuple(entry) for entry in json.loads(tokenizer.to_str())["model"]["vocab"]]
+
+
+def xlm_roberta(folder: Path) -> Any:
     XLMRobertaConfig().save_pretrained(folder)
-    return XLMRobertaTokenizer(vocab=vocab)
+    return XLMRobertaTokenizer(vocab=unigram(["<s>", "<pad>", "</s>", "<unk>", "<mask>"]))
+
+
+def t5(folder: Path) -> Any:
+    T5Config().save_pretrained(folder)
+    return T5Tokenizer(vocab=unigram(["<pad>", "</s>", "<unk>"]), extra_ids=5)
 
 
 def qwen(folder: Path) -> Any:
@@ -273,6 +282,7 @@ def roformer(folder: Path) -> Any:
 MAKERS: tuple[Callable[[Path], Any], ...] = (
     roberta,
     xlm_roberta,
+    t5,
     qwen,
     modernbert,
     llama,

@@ -1,4 +1,4 @@
-"""XLM-R tokenizers in their published form, compared with transformers' classes.
+"""Tokenizers of XLM-R and T5 in their published form, compared with transformers' classes.
 
 transformers 5 would save them in another form.
 """
@@ -9,10 +9,18 @@ from pathlib import Path
 
 import pytest
 from tokenizers import Regex, normalizers, pre_tokenizers
-from transformers import BertConfig, CamembertConfig, XLMRobertaConfig
+from transformers import (
+    BertConfig,
+    CamembertConfig,
+    MT5Config,
+    PreTrainedConfig,
+    T5Config,
+    UMT5Config,
+    XLMRobertaConfig,
+)
 
 from tests.families.test_tokenization_peers import agree
-from tests.unigrams import JOIN, SENTENCEPIECE, pieces, write_pieces
+from tests.unigrams import JOIN, SENTENCEPIECE, pieces, t5_pieces, write_pieces
 
 STRIP = normalizers.Sequence(
     [normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "▁")]
@@ -46,6 +54,31 @@ def test_xlm_r_classes_split_words_before_pieces(
     config().save_pretrained(tmp_path)
     settings = {"tokenizer_class": name} if name else {}
     write_pieces(tmp_path, pieces(pre_tokenizer, normalizer), mask_token="<mask>", **settings)
+    agree(tmp_path)
+
+
+@pytest.mark.parametrize("pre_tokenizer", [None, SPLIT])
+@pytest.mark.parametrize(
+    ("config", "settings", "normalizer"),
+    [
+        *((T5Config, {}, each) for each in (None, STRIP, SENTENCEPIECE)),
+        (T5Config, {"tokenizer_class": "T5TokenizerFast", "add_prefix_space": False}, BOTH),
+        (MT5Config, {"tokenizer_class": "T5Tokenizer"}, SENTENCEPIECE),
+        (MT5Config, {}, SENTENCEPIECE),
+        (UMT5Config, {"tokenizer_class": "T5Tokenizer"}, SENTENCEPIECE),
+        (UMT5Config, {}, STRIP),
+    ],
+)
+def test_tokenizers_of_t5_match(
+    tmp_path: Path,
+    config: type[PreTrainedConfig],
+    settings: dict[str, object],
+    normalizer: normalizers.Normalizer | None,
+    pre_tokenizer: pre_tokenizers.PreTokenizer | None,
+) -> None:
+    config().save_pretrained(tmp_path)
+    ends = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>", "extra_ids": 1}
+    write_pieces(tmp_path, t5_pieces(pre_tokenizer, normalizer), **ends, **settings)
     agree(tmp_path)
 
 

@@ -137,7 +137,8 @@ WRONG_USES = {
         pickled, "org/tiny has no model.safetensors, only pytorch_model.bin, which is never read"
     ),
     "a family that is not supported": WrongUse(
-        lambda scene: [scene.configure(model_type="t5")], "'t5' is not a supported family; supp"
+        lambda scene: [scene.configure(model_type="xlnet")],
+        "'xlnet' is not a supported family; supp",
     ),
     "a model whose head was not saved": WrongUse(
         classifier, "have no classifier.weight, .* with --task embed --pooling mean or cls"

@@ -18,9 +18,11 @@ from headlight_export.families import (
     jina_bert,
     llama,
     modernbert,
+    mpnet,
     nomic_bert,
     roberta,
     roformer,
+    t5,
 )
 from headlight_export.families.source import Config
 from headlight_export.folders.model_folder import Refused
@@ -58,13 +60,19 @@ FAMILIES: dict[str, Convert] = {
     "llama": llama.llama,
     "mistral": llama.mistral,
     "modernbert": modernbert.convert,
+    "mpnet": mpnet.convert,
+    "mt5": t5.t5,
     "nomic_bert": nomic_bert.convert,
     "qwen2": llama.qwen2,
     "qwen3": llama.qwen3,
     "roberta": roberta.convert,
     "roformer": roformer.convert,
+    "t5": t5.t5,
+    "umt5": t5.umt5,
     "xlm-roberta": roberta.convert,
 }
+# Families whose activations leave the range of float16. The library that trained T5 used bfloat16.
+BEYOND_FLOAT16 = ("mt5", "t5", "umt5")
 
 
 def is_own(config: Mapping[str, Any]) -> bool:

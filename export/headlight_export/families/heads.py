@@ -81,6 +81,7 @@ OF_TEXTS: dict[str, tuple[Layer, ...]] = {
     "distilbert": (Layer("pre_classifier", "relu"), CLASSIFIER),
     "electra": (Layer("classifier.dense", "gelu"), Layer("classifier.out_proj")),
     "modernbert": MODERNBERT,
+    "mpnet": ROBERTA,
     "roberta": ROBERTA,
     "xlm-roberta": ROBERTA,
     **dict.fromkeys(DECODERS, (Layer("score", bias=False),)),
@@ -117,6 +118,7 @@ OF_TERMS = {
         ("decoder.bias",),
         "classifier_activation",
     ),
+    "mpnet": LM_HEAD,
     "roberta": LM_HEAD,
     "xlm-roberta": LM_HEAD,
 }

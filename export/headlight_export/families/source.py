@@ -15,7 +15,7 @@ from headlight_model.encoder import Encoder
 
 T = TypeVar("T", int, float, str, bool)
 MOST = 1e15  # no number of a config is so large, and results from smaller ones are finite
-LAYERS = ("num_hidden_layers", "n_layer", "n_layers")  # families loop over so many
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")  # families loop over so many
 COMPUTED = (
     ".inv_freq",
     "original_inv_freq",

@@ -70,6 +70,7 @@ from headlight_model.config import (
     TokenWeightHead,
 )
 from headlight_model.encoder import Encoder
+from headlight_model.positions.position_schemes import Learned
 
 OURS = "headlight"  # as a family
 MOST_TOLD = 10  # modules, by their names
@@ -503,12 +504,12 @@ def _length(config: EncoderConfig, recipe: Recipe, rows: Any, requested: int | N
 
     `rows` is the size of a position table in config.json; some rows may stand for no position.
     """
-    stated = recipe.max_length or 0
+    stated, has_table = recipe.max_length or 0, "learned" in config.position_schemes
     if requested is not None:
         why = " (--max-length)"
-    elif stated <= config.max_length or (config.positions == "learned" and stated == rows):
+    elif stated <= config.max_length or (has_table and stated == rows):
         why = ""
-    elif config.positions == "learned":
+    elif has_table:
         why = f" (for more it has no positions; the folder says {stated})"
     else:
         why = f" (what it was trained with; the folder says {stated}: --max-length {stated})"
@@ -543,8 +544,9 @@ def _finish(
             f"--max-length {longest} is more than the model has positions for; "
             f"it has {config.max_length}"
         )
-    if "positions.table.weight" in state:
-        state["positions.table.weight"] = state["positions.table.weight"][:longest]
+    for place, module in encoder.named_modules():
+        if isinstance(module, Learned):
+            state[f"{place}.table.weight"] = module.table.weight[:longest]
     places = {"dense": recipe.dense, "multi_vector_head": recipe.multi_vector}
     for place, layers in places.items():
         for at, layer in enumerate(layers):

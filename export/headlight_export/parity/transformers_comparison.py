@@ -32,6 +32,8 @@ FLOOR = 1e-4  # between two float32 implementations; another activation or norm 
 SLACK = 40
 LONGEST = 128  # tokens; wiring errors show in short texts, or at the ends of windows
 UNKNOWN = ("jina_bert",)  # families that transformers has no code for
+WITH_DECODER = ("mt5", "t5", "umt5")  # families of which transformers opens a decoder, too
+ENCODER = "ForTextEncoding"  # of its classes without one
 # Names in configs of NomicBERT's own code, and those of transformers. transformers reads the
 # tensors of such a folder, but not its sizes.
 WORDS = {
@@ -144,6 +146,8 @@ def _open(folder: Path, built: EncoderConfig, *, generates: bool) -> Any:
     fields = read_config(folder)
     if fields.get("use_bidirectional_attention") and fields.get("is_causal") is None:
         config.is_causal = False  # as the folder's own code would; only it reads the former
+    if config.model_type in WITH_DECODER:
+        use = ENCODER
     if getattr(config, "pad_token_id", None) is None:  # it finds a text's end by the padding
         config.pad_token_id = built.pad_id
     options = {"attn_implementation": "eager", "dtype": torch.float32}

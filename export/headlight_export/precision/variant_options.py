@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headlight.errors import BundleError
 from headlight.runtime.providers.provider_choice import PROVIDERS, choose_provider
+from headlight_export.families import BEYOND_FLOAT16
 from headlight_export.precision.conversion import PRECISIONS
 from headlight_export.precision.graph_files import CPU, CUDA, OPENVINO
 from headlight_export.precision.static_int8 import check_nncf
@@ -78,6 +79,19 @@ def known_variants(
     if texts is not None and not texts.is_file():
         raise FileNotFoundError(f"{texts} is not a file; --texts takes a file with one text a line")
     return list(variants)
+
+
+def check_family(variants: Collection[Variant], family: str) -> None:
+    """Check that the precisions suit a key of `headlight_export.families.FAMILIES`.
+
+    Raises:
+        ValueError: one does not.
+    """
+    if (CPU, "fp16") in variants and family in BEYOND_FLOAT16:
+        raise ValueError(
+            f"--precision fp16: the feed-forward networks of {family} give numbers beyond "
+            "float16's range, 65,504, and its vectors would not be finite; choose bf16"
+        )
 
 
 def _check_target(keep_nearest: float, variants: Collection[Variant]) -> None:

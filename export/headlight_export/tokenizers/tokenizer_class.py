@@ -11,6 +11,7 @@ from headlight_export.folders.model_folder import CONFIG, Refused, read_object
 
 MPNET, ROFORMER, JAPANESE = "MPNetTokenizer", "RoFormerTokenizer", "BertJapaneseTokenizer"
 XLM_ROBERTA, CAMEMBERT = "XLMRobertaTokenizer", "CamembertTokenizer"
+T5 = "T5Tokenizer"
 ROBERTA, BART, GPT2, QWEN2 = "RobertaTokenizer", "BartTokenizer", "GPT2Tokenizer", "Qwen2Tokenizer"
 # If no class is named.
 BY_MODEL_TYPE = dict.fromkeys(
@@ -18,17 +19,21 @@ BY_MODEL_TYPE = dict.fromkeys(
 ) | {
     "camembert": CAMEMBERT,
     "mpnet": MPNET,
+    "mt5": T5,
     "qwen2": QWEN2,
     "qwen3": QWEN2,
     "roberta": ROBERTA,
     "roformer": ROFORMER,
+    "t5": T5,
     "xlm-roberta": XLM_ROBERTA,
 }
+# Model types whose tokenizer.json counts as it is: transformers ignores the class that they name.
+AS_WRITTEN = ("umt5",)
 OF_JAPANESE = ("word_tokenizer_type", "subword_tokenizer_type")  # settings that no other class has
 
 
 def class_of(folder: Path, settings: Mapping[str, Any]) -> str | None:
-    """Return the class name without "Fast"; None: unknown.
+    """Return the class name without "Fast"; None: unknown, or of no effect.
 
     The tokenizer's settings decide, then config.json, then the usual class of the model type.
 
@@ -36,6 +41,8 @@ def class_of(folder: Path, settings: Mapping[str, Any]) -> str | None:
         Refused: the class finds words with its own program.
     """
     config = read_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    if config.get("model_type") in AS_WRITTEN:
+        return None
     stated = (settings.get("tokenizer_class"), config.get("tokenizer_class"))
     usual = BY_MODEL_TYPE.get(str(config.get("model_type")))
     name = next(

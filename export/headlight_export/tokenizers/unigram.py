@@ -1,4 +1,4 @@
-"""Unigram tokenizers of XLM-R and CamemBERT, as their classes in transformers 5 make them.
+"""Unigram tokenizers of XLM-R, CamemBERT and T5, as their classes in transformers 5 make them.
 
 Those classes use only the pieces of tokenizer.json.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import tokenizers
 from tokenizers import normalizers, pre_tokenizers
 
-from headlight_export.tokenizers.tokenizer_class import CAMEMBERT, XLM_ROBERTA
+from headlight_export.tokenizers.tokenizer_class import CAMEMBERT, T5, XLM_ROBERTA
 
 # The classes' pre-tokenizers, and those of many a tokenizer.json; any others are left unchanged.
 SPLIT, PLAIN = ["WhitespaceSplit", "Metaspace"], ["Metaspace"]
@@ -26,13 +26,14 @@ def split_at_white_space(
     Each word then has a space before it and is split into pieces. Metaspace alone makes a token of
     white space at the end of a text.
     """
-    if name not in {XLM_ROBERTA, CAMEMBERT}:
+    if name not in {XLM_ROBERTA, CAMEMBERT, T5}:
         return
     made = json.loads(tokenizer.to_str())
     kinds = [part["type"] for part in parts_of(made["pre_tokenizer"], "pretokenizers")]
     if made["model"]["type"] != "Unigram" or kinds not in (SPLIT, PLAIN):
         return
-    scheme = "always" if settings.get("add_prefix_space", True) else "never"
+    prefixed = name == T5 or settings.get("add_prefix_space", True)
+    scheme = "always" if prefixed else "never"
     words, pieces = (
         pre_tokenizers.WhitespaceSplit(),
         pre_tokenizers.Metaspace(prepend_scheme=scheme),

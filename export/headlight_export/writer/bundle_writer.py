@@ -24,7 +24,12 @@ from headlight_export.parity.transformers_comparison import Compared, against_tr
 from headlight_export.precision.graph_files import CPU
 from headlight_export.precision.layer_search import Search
 from headlight_export.precision.quality import Quality
-from headlight_export.precision.variant_options import TextOptions, check_texts, known_variants
+from headlight_export.precision.variant_options import (
+    TextOptions,
+    check_family,
+    check_texts,
+    known_variants,
+)
 from headlight_export.precision.variants import add_variants
 from headlight_export.progress import (
     COMPARING,
@@ -122,6 +127,7 @@ def export_origin(
             f"{out} exists and is not a bundle; choose another --out or remove it"
         )
     variants = known_variants(precisions, providers, texts, keep_nearest)
+    check_family(variants, origin.family)
     calibrating = _calibrating(calibration, origin)
     check_texts(variants, origin.tokenizer, texts, calibration, keep_nearest)
     limit = None if origin.tokenizer is None else _character_limit(origin, progress)

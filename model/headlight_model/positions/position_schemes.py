@@ -213,9 +213,7 @@ class Relative(Positions):
         self.reach = config.relative_distance
         self.shared = not config.relative_per_layer
         count = 1 if self.shared else config.layers
-        self.tables = nn.ModuleList(
-            nn.Embedding(config.relative_buckets, config.heads) for _ in range(count)
-        )
+        self.tables = nn.Parameter(torch.randn(count, config.relative_buckets, config.heads))
         self.register_buffer(  # of the distances -reach .. reach
             "buckets", relative_buckets(config.relative_buckets, self.reach), persistent=False
         )
@@ -230,7 +228,7 @@ class Relative(Positions):
 
     def _look_up(self, table: int, columns: Tensor) -> Tensor:
         """Return the biases of a table: int64 [B, S, S] -> [B, H, S, S]."""
-        biases = self.tables[table](self.buckets)  # [2 reach + 1, H]
+        biases = self.tables[table][self.buckets]  # [2 reach + 1, H]
         return functional.embedding(columns, biases).permute(0, 3, 1, 2)
 
 

@@ -57,8 +57,8 @@ QUERY = "bert.encoder.layer.0.attention.self.query.weight"
 # modules: test_sentence_folder.py.
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no such family": (
-        configure(model_type="t5"),
-        "model_type 't5' is not a supported family; supported are bert, ",
+        configure(model_type="xlnet"),
+        "model_type 'xlnet' is not a supported family; supported are bert, ",
     ),
     "a size is missing": (configure(hidden_size=None), "config.json has no hidden_size"),
     "heads do not divide": (

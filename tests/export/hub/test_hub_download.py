@@ -96,7 +96,7 @@ def test_a_connection_that_breaks_off_is_resumed_where_it_was(
 
 
 def unknown_family(tiny: Repository, _: pytest.MonkeyPatch) -> None:
-    configure(tiny, model_type="t5")
+    configure(tiny, model_type="xlnet")
 
 
 def without_safetensors(tiny: Repository, _: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ def other_revision(tiny: Repository, _: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (unknown_family, "model_type 't5' is not a supported family; supported are bert, "),
+        (unknown_family, "model_type 'xlnet' is not a supported family; supported are bert, "),
         (without_safetensors, "only pytorch_model.bin, which is never read; name a revision"),
         (private, "there is no model org/tiny on the Hub, .* set HF_TOKEN if it is private"),
         (gated, "org/tiny is gated: accept its terms on its page, and set HF_TOKEN"),

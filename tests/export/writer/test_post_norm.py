@@ -22,6 +22,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "sinusoidal of base 300": {"positions": "sinusoidal", "sinusoidal_base": 300.0},
     "rope": {"causal": True, "pooling": "last"},
     "signed alibi": {"positions": "alibi", "alibi": "signed"},
+    "shared biases": {"positions": "relative"},
 }
 
 

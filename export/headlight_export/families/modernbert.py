@@ -7,7 +7,6 @@ from torch import Tensor
 from headlight_export.families.rotary import rotary_by_kind
 from headlight_export.families.source import GLOBAL, LOCAL, Config, Weights, local_layers
 from headlight_export.families.words import activation, shared
-from headlight_export.folders.model_folder import Refused
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 

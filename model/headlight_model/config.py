@@ -23,7 +23,7 @@ SCORE_ACTIVATIONS = ("identity", "sigmoid", "softmax")
 TERM_POOLING = ("max", "sum")
 # Accepted values of each string field.
 CHOICES = {
-    "norm": ("pre", "post"),
+    "norm": ("pre", "post", "sandwich"),
     "norm_type": ("layer", "rms"),
     "qk_norm": ("none", "head"),
     "ffn": ("plain", "gated"),
@@ -149,7 +149,9 @@ class EncoderConfig:
     kv_heads: int = 0
     # Width of the embeddings, which a linear layer projects to dim; 0: dim.
     embedding_dim: int = 0
-    # "pre": x + f(LN(x)), trains stably without a long warm-up; "post": LN(x + f(x)), as BERT.
+    # "pre": x + f(LN(x)), trains stably without a long warm-up; "post": LN(x + f(x)), as BERT;
+    # "sandwich": x + LN(f(LN(x))), as Gemma 3 (Ding et al. 2021, CogView). Below, "pre" stands for
+    # both norms before f.
     norm: str = "pre"
     # For norm "pre": the last block's output is normed. Without it, the lengths of token vectors
     # weight them in pooling.

@@ -75,7 +75,7 @@ class Encoder(nn.Module):
         )
         self.dropout = nn.Dropout(config.embedding_dropout)
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
-        last = config.norm == "pre" and config.final_norm
+        last = config.norm != "post" and config.final_norm
         self.final_norm = build_norm(config, config.dim) if last else nn.Identity()
         self.dense = build_dense(config, config.dense)
         head = config.score_head
@@ -90,11 +90,10 @@ class Encoder(nn.Module):
     def _build_local_positions(self) -> Positions | None:
         """Return the scheme of local layers, or None if they use the global one."""
         config = self.config
-        if not config.local_layers or config.rope_local_theta in (0, config.rope_theta):
+        if not config.local_layers or not config.rope_local_theta:
             return None
-        return build_positions(
-            dataclasses.replace(config, rope_theta=config.rope_local_theta, rope_scaling=None)
-        )
+        local = dataclasses.replace(config, rope_theta=config.rope_local_theta, rope_scaling=None)
+        return None if local == config else build_positions(local)
 
     def forward(
         self,

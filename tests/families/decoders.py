@@ -75,7 +75,7 @@ def write_decoder(
 
     Args:
         folder: created.
-        kind: "Qwen2", "Qwen3", ...
+        kind: of its config: "Qwen2", "Gemma3Text", ...
         use: "CausalLM" or "SequenceClassification".
         chat: its chat template; None: none.
         values: further values of its config.
@@ -88,7 +88,7 @@ def write_decoder(
         | {"num_hidden_layers": 2, **(values or {})}
     )
     config._attn_implementation = "eager"
-    model = getattr(transformers, f"{kind}For{use}")(config).eval()
+    model = getattr(transformers, f"AutoModelFor{use}").from_config(config).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim == 1:

@@ -109,6 +109,31 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "UMT5",
         T5 | {"feed_forward_proj": "gated-silu", "relative_attention_num_buckets": 10},
     ),
+    "gemma3": (
+        "Gemma3Text",
+        GROUPED
+        | {
+            "num_key_value_heads": 1,
+            "query_pre_attn_scalar": 20,
+            "use_bidirectional_attention": True,
+            "sliding_window": 18,
+            "sliding_window_pattern": 3,
+        },
+    ),
+    # Angles of global layers alone are scaled, with the same theta.
+    "gemma3-causal": (
+        "Gemma3Text",
+        GROUPED
+        | {
+            "attention_bias": True,
+            "sliding_window": 9,
+            "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 5000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0},
+            },
+        },
+    ),
     "linear": ("NomicBert", ROTARY | {"num_hidden_layers": 2} | rope("linear", factor=4.0)),
     "dynamic": ("NomicBert", ROTARY | {"num_hidden_layers": 2} | rope("dynamic", factor=4.0)),
     "yarn": ("EuroBert", ROTARY | {"num_hidden_layers": 2, "pad_token_id": 0} | YARN),

@@ -59,7 +59,7 @@ def imported(name: str, folder: Path) -> Iterator[tuple[Runtime, Theirs]]:
 
 def pools_last(name: str) -> bool:
     """Return whether a model is causal, and exported with last-token pooling."""
-    return name.startswith(CAUSAL) or name == "llama3"
+    return name.startswith(CAUSAL) or name in ("llama3", "gemma3-causal")
 
 
 def sentence(length: int, seed: int = 0) -> Ids:

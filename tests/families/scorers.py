@@ -29,7 +29,9 @@ KINDS = {
         MODELS["modernbert"][1]
         | {"classifier_pooling": "mean", "classifier_bias": True, "classifier_activation": "silu"},
     ),
-    **{name: MODELS[name] for name in ("llama", "mistral-local", "qwen2", "qwen3")},
+    **{
+        name: MODELS[name] for name in ("gemma3-causal", "llama", "mistral-local", "qwen2", "qwen3")
+    },
     "electra": ("Electra", SIZES | {"embedding_size": 20}),
     "electra, embeddings as wide": ("Electra", SIZES | {"embedding_size": 30}),
 }

@@ -1,11 +1,11 @@
 """Folders that sentence-transformers itself writes.
 
-Around a small random BERT with a tokenizer of its own.
+Around a small random model with a tokenizer of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -21,6 +21,7 @@ from torch import nn
 
 from tests.factory import VOCABULARY, small_tokenizer
 from tests.families.models import sharpen
+from tests.tokenizers_of_kinds import of_pieces
 
 # The name here, and that of the library.
 POOLING = {
@@ -62,9 +63,41 @@ def write_transformer(folder: Path) -> Path:
     return folder
 
 
+def write_gemma(folder: Path) -> Path:
+    """Write a small EmbeddingGemma with sharpened attention, whose tokenizer pads at the start."""
+    torch.manual_seed(1)
+    tokenizer = of_pieces(["what is this?", "One of the LONGER texts of them all.", "x", "find a"])
+    config = transformers.Gemma3TextConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=DIM,
+        num_hidden_layers=3,
+        num_attention_heads=3,
+        num_key_value_heads=1,
+        head_dim=16,
+        intermediate_size=50,
+        max_position_embeddings=64,
+        sliding_window=12,
+        sliding_window_pattern=3,
+        use_bidirectional_attention=True,
+    )
+    config._attn_implementation = "eager"
+    model = transformers.Gemma3TextModel(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        sharpen(model, 0.7)
+    model.save_pretrained(folder)
+    special = {f"{name}_token": f"<{name}>" for name in ("pad", "eos", "bos", "unk", "mask")}
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=64, padding_side="left", **special
+    ).save_pretrained(folder)
+    return folder
+
+
 def write_sentences(
     folder: Path,
     *,
+    write: Callable[[Path], Path] = write_transformer,
     pooling: str = "mean",
     dense: bool = False,
     normalize: bool = False,
@@ -76,15 +109,14 @@ def write_sentences(
 
     Args:
         folder: created.
+        write: writes its model and tokenizer.
         pooling: by Headlight's name.
         dense: add two layers after pooling.
         normalize: unit length at the end.
         include_prompt: pooling counts the tokens of a prompt.
         prompts, default_prompt: by name, and the default one.
     """
-    modules: list[nn.Module] = [
-        Transformer(str(write_transformer(folder / "transformer")), max_seq_length=48)
-    ]
+    modules: list[nn.Module] = [Transformer(str(write(folder / "transformer")), max_seq_length=48)]
     modules.append(Pooling(DIM, pooling_mode=POOLING[pooling], include_prompt=include_prompt))
     if dense:
         torch.manual_seed(2)

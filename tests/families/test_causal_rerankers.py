@@ -59,10 +59,13 @@ def test_a_decoder_scores_and_orders_as_cross_encoder(tmp_path: Path) -> None:
         assert (np.diff(expected[None][order]) <= 1e-5).all()  # two are alike
 
 
-@pytest.mark.parametrize("use", ["CausalLM", "SequenceClassification"])
-def test_a_decoder_scores_by_the_template_of_a_file(use: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "use"),
+    [("Qwen2", "CausalLM"), ("Qwen2", "SequenceClassification"), ("Gemma3Text", "CausalLM")],
+)
+def test_a_decoder_scores_by_the_template_of_a_file(kind: str, use: str, tmp_path: Path) -> None:
     values = {"num_labels": 1, "pad_token_id": 0} if use != "CausalLM" else {}
-    model = write_decoder(tmp_path / "model", "Qwen2", use, values=values)
+    model = write_decoder(tmp_path / "model", kind, use, values=values)
     (tmp_path / "template.txt").write_text(TEXT, encoding="utf-8")
     origin = read_origin(
         tmp_path / "model",

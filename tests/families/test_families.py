@@ -76,6 +76,18 @@ def test_a_vector_does_not_depend_on_batch_mates(opened: Opened) -> None:
     assert moved_by_mates(runtime) <= 1e-6
 
 
+@pytest.mark.parametrize("opened", ["gemma3", "gemma3-causal"], indirect=True)
+def test_every_output_matches_the_reference_code_on_openvino(opened: Opened) -> None:
+    name, runtime, theirs = opened
+    with Runtime(runtime.bundle.path, provider="openvino", threads=1) as on_openvino:
+        for length in LENGTHS:
+            ids = sentence(length)
+            allowed = limits(theirs, ids)
+            for output, error in distances(on_openvino, theirs, name, ids).items():
+                assert error <= allowed[output], (output, length)
+        assert moved_by_mates(on_openvino) <= 1e-6
+
+
 def test_attention_of_the_models_is_far_from_uniform(opened: Opened) -> None:
     """Otherwise the comparison would hide a wrong scale."""
     _, _, theirs = opened

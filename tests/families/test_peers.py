@@ -129,6 +129,36 @@ def test_a_top_level_original_length_matches_transformers(
     assert against_transformers(tmp_path, origin.family, origin.encoder, EXACT).errors
 
 
+@pytest.mark.parametrize("seen", [18, 19])
+def test_gemma3_with_former_keys_is_compared(seen: int, tmp_path: Path) -> None:
+    """With an odd window, too, which transformers 4 saves and halves again when it opens it."""
+    opened("gemma3", tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    assert values.pop("rope_parameters")
+    assert values.pop("layer_types")
+    scaling = {"rope_type": "linear", "factor": 4.0}
+    old = {"rope_theta": 5e5, "rope_local_base_freq": 700.0, "rope_scaling": scaling}
+    (tmp_path / "config.json").write_text(
+        json.dumps(values | old | {"sliding_window": seen, "sliding_window_pattern": 2})
+    )
+    origin = read_origin(tmp_path, ids_only=True)
+    assert ("9 tokens each way" in origin.about) == (seen == 19)
+    assert against_transformers(tmp_path, origin.family, origin.encoder, EXACT).errors
+    for wrongly in (
+        {"window": 8},
+        {"window": 10},
+        {"local_layers": (0, 1)},
+        {"rope_local_theta": 5e5},
+        {"rope_scaling": None},
+        {"scale_embeddings": False},
+        {"activation": "gelu"},
+    ):
+        wrong = Encoder(dataclasses.replace(origin.encoder.config, **wrongly)).eval()
+        wrong.load_state_dict(origin.encoder.state_dict())
+        with pytest.raises(ValueError, match="this folder is read wrongly"):
+            against_transformers(tmp_path, origin.family, wrong, EXACT)
+
+
 def published(tensors: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
     """Return tensors of NomicBERT under the names of its own code."""
     names = {

@@ -19,7 +19,7 @@ from headlight import InvalidInput
 from headlight.runtime import Runtime
 from headlight_export.folders.origin import read_origin
 from headlight_export.writer.bundle_writer import export_origin
-from tests.families.sentences import DIM, POOLING, PROMPTS, WIDTH, write_sentences
+from tests.families.sentences import DIM, POOLING, PROMPTS, WIDTH, write_gemma, write_sentences
 
 transformers.logging.set_verbosity_error()
 
@@ -34,6 +34,7 @@ FORMS |= {
     "normalized": {"normalize": True, "prompts": PROMPTS, "default_prompt": "passage"},
     "dense": {"dense": True, "pooling": "cls"},
     "dense, normalized": {"dense": True, "normalize": True},
+    "dense, gemma3": {"write": write_gemma, "dense": True, "normalize": True, "prompts": PROMPTS},
 }
 Opened = tuple[str, SentenceTransformer, Runtime]
 
@@ -70,7 +71,19 @@ def test_vectors_match_the_library(opened: Opened) -> None:
     check(got, theirs.encode(TEXTS))
 
 
-@of_forms("normalized")
+@of_forms("dense, gemma3")
+def test_texts_beyond_the_window_match_alone_in_a_batch_and_on_openvino(opened: Opened) -> None:
+    _, theirs, runtime = opened
+    assert runtime.bundle.manifest.max_length > 2 * 12
+    expected = theirs.encode(TEXTS)
+    for provider in ("cpu", "openvino"):
+        with Runtime(runtime.bundle.path, provider=provider, threads=1) as each:
+            check(each.encode(TEXTS, truncate="end"), expected)
+            alone = [each.encode([text], truncate="end") for text in TEXTS]
+            check(np.concatenate(alone), expected)
+
+
+@of_forms("normalized", "dense, gemma3")
 def test_prompts_by_name_by_text_and_by_default_match_the_library(opened: Opened) -> None:
     _, theirs, runtime = opened
     check(

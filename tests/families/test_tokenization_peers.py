@@ -20,6 +20,7 @@ from transformers import (
     BertTokenizer,
     DistilBertConfig,
     DistilBertTokenizer,
+    Gemma3TextConfig,
     LlamaConfig,
     ModernBertConfig,
     MPNetConfig,
@@ -37,6 +38,7 @@ from transformers import (
 
 from headlight_export.tokenizers.token_comparison import compare_ids
 from headlight_export.tokenizers.tokenizer_file import tokenizer_json
+from tests.tokenizers_of_kinds import of_pieces
 
 TEXTS = (
     "hello world",
@@ -294,3 +296,20 @@ MAKERS: tuple[Callable[[Path], Any], ...] = (
 def test_a_saved_tokenizer_matches(tmp_path: Path, make: Callable[[Path], Any]) -> None:
     make(tmp_path).save_pretrained(tmp_path)
     agree(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["GemmaTokenizer", "GemmaTokenizerFast", "PreTrainedTokenizerFast"]
+)
+def test_a_gemma_tokenizer_matches_as_published(tmp_path: Path, name: str) -> None:
+    """tokenizer.json adds both ends, as EmbeddingGemma's."""
+    Gemma3TextConfig().save_pretrained(tmp_path)
+    of_pieces(CORPUS).save(str(tmp_path / "tokenizer.json"))
+    special = {f"{name}_token": f"<{name}>" for name in ("pad", "eos", "bos", "unk", "mask")}
+    settings = {"tokenizer_class": name, "add_bos_token": True, "add_eos_token": True} | special
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    agree(tmp_path)
+    text = tokenizer_json(tmp_path, lower_case=False)
+    assert text is not None
+    ids = tokenizers.Tokenizer.from_str(text).encode("hello world").ids
+    assert (ids[0], ids[-1]) == (2, 1)

@@ -24,7 +24,7 @@ Build = Callable[..., EncoderConfig]
         ({"trained_length": 0}, "trained_length is 0; it must be at least 1"),
         ({"max_length": 0}, "max_length is 0; it must be at least 1"),
         ({"dim": 10, "heads": 4}, "dim 10 is not a multiple of heads 4"),
-        ({"norm": "rms"}, r"norm is 'rms'; choose one of \('pre', 'post'\)"),
+        ({"norm": "rms"}, r"norm is 'rms'; choose one of \('pre', 'post', 'sandwich'\)"),
         ({"pooling": "middle"}, "pooling is 'middle'; choose one of"),
         ({"pad_id": 50}, "pad_id 50 is not a token of a vocabulary of 50"),
         ({"pad_id": -1}, "pad_id -1 is not a token"),

@@ -15,6 +15,7 @@ from headlight_export.families import (
     bert,
     distilbert,
     electra,
+    gemma3,
     jina_bert,
     llama,
     modernbert,
@@ -56,6 +57,7 @@ FAMILIES: dict[str, Convert] = {
     "distilbert": distilbert.convert,
     "electra": electra.convert,
     "eurobert": llama.eurobert,
+    "gemma3_text": gemma3.convert,
     "jina_bert": jina_bert.convert,
     "llama": llama.llama,
     "mistral": llama.mistral,
@@ -73,6 +75,16 @@ FAMILIES: dict[str, Convert] = {
 }
 # Families whose activations leave the range of float16. The library that trained T5 used bfloat16.
 BEYOND_FLOAT16 = ("mt5", "t5", "umt5")
+
+PER_LAYER = "each of its layers has embeddings of its own"
+# Families that may be taken for one of FAMILIES, and what is different.
+UNLIKE = {
+    **dict.fromkeys(("embedding_gemma2", "embedding_gemma2_text"), PER_LAYER),
+    "gemma": "of Gemma, only version 3 is read",
+    "gemma2": "it caps attention scores by a tanh",
+    "gemma3": "it reads images, too; save its language model alone, which is a gemma3_text",
+    **dict.fromkeys(("gemma3n", "gemma3n_text"), PER_LAYER),
+}
 
 
 def is_own(config: Mapping[str, Any]) -> bool:
@@ -99,8 +111,9 @@ def family_of(config: Mapping[str, Any]) -> str:
     if name == "bert" and config.get("position_embedding_type") == "alibi":
         return "jina_bert"
     if name not in FAMILIES:
+        why = f" ({UNLIKE[name]})" if name in UNLIKE else ""
         raise Refused(
-            f"config.json: model_type {name!a:.40} is not a supported family; "
+            f"config.json: model_type {name!a:.40} is not a supported family{why}; "
             f"supported are {', '.join(sorted(FAMILIES))}"
         )
     return name

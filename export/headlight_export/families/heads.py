@@ -72,7 +72,7 @@ class Head(NamedTuple):
 CLASSIFIER = Layer("classifier")
 ROBERTA = (Layer("classifier.dense", "tanh"), Layer("classifier.out_proj"))
 MODERNBERT = (Layer("head.dense", "", "head.norm", "classifier_bias"), CLASSIFIER)
-DECODERS = ("llama", "mistral", "qwen2", "qwen3")
+DECODERS = ("gemma3_text", "llama", "mistral", "qwen2", "qwen3")
 # Heads for texts. They read the first token; those of decoders read the last, and ModernBERT's what
 # its config.json says.
 OF_TEXTS: dict[str, tuple[Layer, ...]] = {

@@ -83,17 +83,21 @@ def convert(
 def _move_block(weights: Weights, built: EncoderConfig, ours: str, layer: str) -> None:
     weights.move_norm(f"{ours}.attention_norm", f"{layer}.input_layernorm", bias=False)
     weights.move_norm(f"{ours}.feed_forward_norm", f"{layer}.post_attention_layernorm", bias=False)
-    attention, projections = (
-        f"{ours}.attention",
-        (f"{layer}.self_attn.{part}_proj" for part in "qkv"),
-    )
+    move_layers(weights, built, ours, layer)
+    if built.qk_norm == "head":
+        attention = f"{ours}.attention"
+        weights.move_norm(f"{attention}.query_norm", f"{layer}.self_attn.q_norm", bias=False)
+        weights.move_norm(f"{attention}.key_norm", f"{layer}.self_attn.k_norm", bias=False)
+
+
+def move_layers(weights: Weights, built: EncoderConfig, ours: str, layer: str) -> None:
+    """Move the linear layers of a block."""
+    attention = f"{ours}.attention"
+    projections = (f"{layer}.self_attn.{part}_proj" for part in "qkv")
     weights.move_linear(f"{attention}.project_in", *projections, bias=built.attention_bias)
     weights.move_linear(
         f"{attention}.project_out", f"{layer}.self_attn.o_proj", bias=built.attention_out_bias
     )
-    if built.qk_norm == "head":
-        weights.move_norm(f"{attention}.query_norm", f"{layer}.self_attn.q_norm", bias=False)
-        weights.move_norm(f"{attention}.key_norm", f"{layer}.self_attn.k_norm", bias=False)
     for part in ("gate", "up", "down"):
         weights.move_linear(
             f"{ours}.feed_forward.{part}", f"{layer}.mlp.{part}_proj", bias=built.ffn_bias

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
-from headlight_export.families.rotary import rotary
+from headlight_export.families.rotary import rotary_by_kind
 from headlight_export.families.source import GLOBAL, LOCAL, Config, Weights, local_layers
 from headlight_export.families.words import activation, shared
-from headlight_export.folders.model_folder import Refused
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 
 IDLE = ("head.", "decoder.", "classifier.")
+THETAS = {GLOBAL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10_000.0)}
 
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
@@ -40,7 +38,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         ffn_out_bias=ffn_bias,
         activation=activation(config, "hidden_activation"),
         positions="rope",
-        **_turning(config, trained, longest or trained),
+        **rotary_by_kind(config, THETAS, trained=trained, longest=longest or trained),
         trained_length=trained,
         max_length=max(longest or 0, trained),
     )
@@ -73,20 +71,3 @@ def _local_layers(config: Config) -> tuple[int, ...]:
         every = config.get(int, "global_attn_every_n_layers", default=3, least=1)
         return tuple(layer for layer in range(layers) if layer % every)
     return local_layers(kinds, layers)
-
-
-def _turning(config: Config, trained: int, longest: int) -> dict[str, Any]:
-    """Return the rope_ fields; global and local layers have their own."""
-    thetas = {GLOBAL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10_000.0)}
-    fields: dict[str, dict[str, Any]] = {}
-    for kind, (name, default) in thetas.items():
-        null = kind == LOCAL and name in config.values  # if null, local layers are like global ones
-        theta = config.get(float, name, default=fields[GLOBAL]["rope_theta"] if null else default)
-        fields[kind] = rotary(
-            config, default_theta=theta, trained=trained, longest=longest, kind=kind
-        )
-    if fields[LOCAL]["rope_scaling"] is not None:
-        raise Refused(
-            "config.json: scaled rope in local layers cannot be served; scale full_attention alone"
-        )
-    return fields[GLOBAL] | {"rope_local_theta": fields[LOCAL]["rope_theta"]}

@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from headlight_export.families.source import Config
+from headlight_export.families.source import GLOBAL, LOCAL, Config
 from headlight_export.folders.model_folder import Refused
 from headlight_model.positions.rope import RopeScaling
 
 ORIGINAL = "original_max_position_embeddings"
+
+
+def rotary_by_kind(
+    config: Config,
+    keys: Mapping[str, tuple[str, float]],
+    *,
+    trained: int,
+    longest: int,
+    scaled: Collection[str] = (GLOBAL, LOCAL),
+) -> dict[str, Any]:
+    """Return the rope_ fields of a model whose global and local layers have their own.
+
+    Args:
+        keys: of each kind, the former key of its theta and the family's default.
+        config, trained, longest: see `rotary`.
+        scaled: the kinds that the former `rope_scaling` is for.
+
+    Raises:
+        Refused: as `rotary`, or local layers are scaled.
+    """
+    fields: dict[str, dict[str, Any]] = {}
+    for kind, (name, default) in keys.items():
+        null = kind == LOCAL and name in config.values  # if null, local layers are like global ones
+        theta = config.get(float, name, default=fields[GLOBAL]["rope_theta"] if null else default)
+        own = config if kind in scaled else Config({**config.values, "rope_scaling": None})
+        fields[kind] = rotary(own, default_theta=theta, trained=trained, longest=longest, kind=kind)
+    if fields[LOCAL]["rope_scaling"] is not None:
+        raise Refused(
+            "config.json: scaled rope in local layers cannot be served; scale full_attention alone"
+        )
+    return fields[GLOBAL] | {"rope_local_theta": fields[LOCAL]["rope_theta"]}
 
 
 def rotary(
@@ -19,7 +50,7 @@ def rotary(
 
     Args:
         config: of the folder.
-        default_theta: of the family, if the file has none.
+        default_theta: of the family, or of the kind of layers, if the file has none.
         trained: tokens, the config's max_position_embeddings.
         longest: tokens, the most to be served; above `trained` a "dynamic" scaling is fixed for
             this length.
@@ -29,9 +60,9 @@ def rotary(
         Refused: an unknown scaling, or parameters by kind of layer in a family without kinds.
     """
     values = Config(_said(config, kind))
-    theta = values.get(
-        float, "rope_theta", default=config.get(float, "rope_theta", default=default_theta)
-    )
+    if kind is None:
+        default_theta = config.get(float, "rope_theta", default=default_theta)
+    theta = values.get(float, "rope_theta", default=default_theta)
     fraction = values.get(
         float,
         "partial_rotary_factor",

@@ -30,10 +30,15 @@ class Unfit(Refused):
 
 
 class Config:
-    """A config.json, read by name and type. A value may have a second name, from another family."""
+    """A config.json, read by name and type. A value may have a second name, from another family.
+
+    Attributes:
+        remarks: what the user should know of its values.
+    """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
+        self.remarks: list[str] = []
 
     def get(
         self, kind: type[T], *names: str, default: T | None = None, least: int | None = None

@@ -204,7 +204,8 @@ def _read_foreign(
     tensors = read_tensors(recipe.transformer)
     matches = matches_tokens(recipe.kind, pooling, task)
     recipe = _with_projection(recipe, tensors, matches=matches)
-    encoder = _convert(family, config, tensors, max_length)
+    fields = Config(config)
+    encoder = _convert(family, fields, tensors, max_length)
     tokenizer = None if ids_only else _read_tokenizer(recipe)
     pooling_source, head, rules = _pooling_source(recipe, pooling), None, dict[str, RoleRules]()
     if heads is not None:
@@ -240,6 +241,7 @@ def _read_foreign(
     about = (
         _length(finished.config, recipe, config.get("max_position_embeddings"), max_length),
         _about(finished.config.pooling, pooling_source, left),
+        *fields.remarks,
         *([f"pairs are read by {source}"] if source else []),
         *(f"a {role} has up to {own.max_length}" for role, own in roles.items() if own.max_length),
     )
@@ -435,7 +437,7 @@ def _read_tokenizer(recipe: Recipe) -> str:
 
 
 def _convert(
-    family: str, config: dict[str, Any], tensors: dict[str, Tensor], longest: int | None
+    family: str, config: Config, tensors: dict[str, Tensor], longest: int | None
 ) -> Encoder:
     """Return the encoder of a family.
 
@@ -444,9 +446,9 @@ def _convert(
             config and of arithmetic are attributed to config.json.
     """
     try:
-        return FAMILIES[family](Config(config), tensors, longest)
+        return FAMILIES[family](config, tensors, longest)
     except Unfit as error:
-        auto_map = config.get("auto_map")
+        auto_map = config.values.get("auto_map")
         names = (
             [auto_map[key] for key in auto_map if str(key).startswith("AutoModel")]
             if isinstance(auto_map, dict)

@@ -144,7 +144,8 @@ def _open(folder: Path, built: EncoderConfig, *, generates: bool) -> Any:
     use = GENERATES if generates else use
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     fields = read_config(folder)
-    if fields.get("use_bidirectional_attention") and fields.get("is_causal") is None:
+    reads = hasattr(type(config)(), "use_bidirectional_attention")
+    if fields.get("use_bidirectional_attention") and fields.get("is_causal") is None and not reads:
         config.is_causal = False  # as the folder's own code would; only it reads the former
     if config.model_type in WITH_DECODER:
         use = ENCODER

@@ -18,6 +18,7 @@ from headlight.runtime.tokenization.tokenizer_probe import limit_of
 from headlight_export.folders.max_length import TOKENIZER_CONFIG
 from headlight_export.folders.model_folder import Refused, read_object
 from headlight_export.tokenizers.added_tokens import check_added
+from headlight_export.tokenizers.bpe_words import split_before_spaces
 from headlight_export.tokenizers.tokenizer_class import BART, GPT2, QWEN2, ROBERTA, class_of
 from headlight_export.tokenizers.unigram import parts_of, split_at_white_space
 from headlight_export.tokenizers.wordpiece import CONVERT, VOCAB, apply_settings, build
@@ -76,6 +77,7 @@ def tokenizer_json(folder: Path, *, lower_case: bool) -> str | None:
         tokenizer = begin_as_said(_read(folder / TOKENIZER), name, settings)
         apply_settings(tokenizer, name, settings)
         split_at_white_space(tokenizer, name, settings)
+        split_before_spaces(tokenizer)
         _check_end(tokenizer, folder, settings)
         check_added(tokenizer, folder, settings)
     elif (folder / VOCAB).is_file():

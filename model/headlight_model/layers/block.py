@@ -41,19 +41,22 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Transformer block, pre-norm x + f(N(x)) or post-norm N(x + f(x)).
+    """Transformer block: pre-norm x + f(N(x)), post-norm N(x + f(x)), or sandwich x + N(f(N(x))).
 
     N is a norm; f is attention, then the feed-forward network.
     """
 
     def __init__(self, config: EncoderConfig, layer: int) -> None:
         super().__init__()
-        self.pre_norm = config.norm == "pre"
+        self.post_norm = config.norm == "post"
         self.attention = MultiHeadAttention(config, layer)
-        bare = self.pre_norm and layer == 0 and not config.first_norm
+        bare = not self.post_norm and layer == 0 and not config.first_norm
         self.attention_norm = nn.Identity() if bare else build_norm(config, config.dim)
         self.feed_forward = FeedForward(config)
         self.feed_forward_norm = build_norm(config, config.dim)
+        sandwich = config.norm == "sandwich"
+        self.attention_out_norm = build_norm(config, config.dim) if sandwich else nn.Identity()
+        self.feed_forward_out_norm = build_norm(config, config.dim) if sandwich else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
@@ -70,12 +73,13 @@ class Block(nn.Module):
 
         Arguments as in MultiHeadAttention.forward.
         """
-        source = self.attention_norm(x) if self.pre_norm else x
+        source = x if self.post_norm else self.attention_norm(x)
         mixed, maps = self.attention(
             source, visible, positions, state, head_mask=head_mask, fused=fused
         )
-        x = x + self.dropout(mixed)
-        if self.pre_norm:
-            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x))), maps
-        x = self.attention_norm(x)
-        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x))), maps
+        x = x + self.dropout(self.attention_out_norm(mixed))
+        if self.post_norm:
+            x = self.attention_norm(x)
+            return self.feed_forward_norm(x + self.dropout(self.feed_forward(x))), maps
+        added = self.feed_forward_out_norm(self.feed_forward(self.feed_forward_norm(x)))
+        return x + self.dropout(added), maps

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from headlight_export.folders.model_folder import Refused
 from headlight_export.folders.origin import read_origin
-from tests.export.families import test_decoders, test_modernbert
+from tests.export.families import test_decoders, test_gemma3, test_modernbert
 
 SIZES = test_decoders.CONFIG
 FAMILIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -22,6 +22,7 @@ FAMILIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         SIZES | {"use_sliding_window": True, "max_window_layers": 2},
         test_decoders.tensors("qwen3"),
     ),
+    "gemma3_text": (test_gemma3.CONFIG, test_gemma3.tensors()),
     "modernbert": (
         SIZES
         | {"num_hidden_layers": test_modernbert.LAYERS, "intermediate_size": test_modernbert.FFN},
@@ -59,6 +60,9 @@ KEYS = (
         "is_causal",
         "use_bidirectional_attention",
         "attention_bias",
+        "sliding_window_pattern",
+        "query_pre_attn_scalar",
+        "rope_local_base_freq",
     ),
 )
 NUMBERS = st.sampled_from(

@@ -46,12 +46,13 @@ def test_pre_norm_sublayers_see_a_normed_input(config: Build) -> None:
     torch.testing.assert_close(run(block, 100 * x) - 100 * x, run(block, x) - x, atol=5e-5, rtol=0)
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("norm", ["pre", "post", "sandwich"])
 def test_block_equals_the_explicit_composition(norm: str, config: Build) -> None:
     block, x = Block(config(norm=norm), 0).eval(), torch.randn(2, 4, 16)
-    for layer_norm in (block.attention_norm, block.feed_forward_norm):
-        assert isinstance(layer_norm, nn.LayerNorm)
-        nn.init.normal_(layer_norm.weight)  # so that the two norms differ
+    norms = [module for module in block.modules() if isinstance(module, nn.LayerNorm)]
+    assert len(norms) == (4 if norm == "sandwich" else 2)
+    for layer_norm in norms:
+        nn.init.normal_(layer_norm.weight)  # so that the norms differ
 
     def attention(y: Tensor) -> Tensor:
         out: Tensor = block.attention(y, None, Positions(), (), fused=False)[0]
@@ -60,6 +61,10 @@ def test_block_equals_the_explicit_composition(norm: str, config: Build) -> None
     if norm == "pre":
         middle = x + attention(block.attention_norm(x))
         expected = middle + block.feed_forward(block.feed_forward_norm(middle))
+    elif norm == "sandwich":
+        middle = x + block.attention_out_norm(attention(block.attention_norm(x)))
+        added = block.feed_forward(block.feed_forward_norm(middle))
+        expected = middle + block.feed_forward_out_norm(added)
     else:
         middle = block.attention_norm(x + attention(x))
         expected = block.feed_forward_norm(middle + block.feed_forward(middle))

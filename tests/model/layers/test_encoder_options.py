@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from headlight_model.layers.attention import MultiHeadAttention
 from headlight_model.layers.block import FeedForward
 from headlight_model.layers.norms import RMSNorm, build_norm
 from headlight_model.positions.position_schemes import Learned, Nowhere, Rope
+from headlight_model.positions.rope import RopeScaling
 
 Build = Callable[..., Encoder]
 Config = Callable[..., EncoderConfig]
@@ -196,6 +198,15 @@ def test_local_layers_rotate_by_their_own_theta(encoder: Build) -> None:
         window=3, local_layers=(0, 1), rope_theta=500.0, rope_local_theta=10000.0, rope_scaling=None
     )
     plain = encoder(window=3, local_layers=(0, 1))
+    plain.load_state_dict(model.state_dict())
+    assert torch.equal(model(IDS).tokens, plain(IDS).tokens)
+
+
+def test_local_layers_with_the_same_theta_are_not_scaled(encoder: Build) -> None:
+    scaling = RopeScaling(kind="linear", factor=4.0)
+    options: dict[str, Any] = {"window": 63, "rope_theta": 500.0, "rope_local_theta": 500.0}
+    model = encoder(local_layers=(0, 1), rope_scaling=scaling, **options)
+    plain = encoder(local_layers=(0, 1), **options)
     plain.load_state_dict(model.state_dict())
     assert torch.equal(model(IDS).tokens, plain(IDS).tokens)
 

@@ -20,7 +20,7 @@ LONGEST = 40  # tokens of texts
 NONE: Mapping[str, Any] = {}
 
 KINDS = {
-    **{name: MODELS[name] for name in ("bert", "roberta", "distilbert", "modernbert")},
+    **{name: MODELS[name] for name in ("bert", "roberta", "distilbert", "modernbert", "gte")},
     "camembert": ("Camembert", MODELS["roberta"][1]),
     "plain roberta": ("Roberta", MODELS["roberta"][1]),
     "modernbert mean": (
@@ -28,7 +28,7 @@ KINDS = {
         MODELS["modernbert"][1]
         | {"classifier_pooling": "mean", "classifier_bias": True, "classifier_activation": "silu"},
     ),
-    **{name: MODELS[name] for name in ("llama", "mistral-local", "qwen2", "qwen3")},
+    **{name: MODELS[name] for name in ("gpt2", "llama", "mistral-local", "qwen2", "qwen3")},
     "electra": ("Electra", SIZES | {"embedding_size": 20}),
     "electra, embeddings as wide": ("Electra", SIZES | {"embedding_size": 30}),
 }

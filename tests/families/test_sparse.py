@@ -50,6 +50,7 @@ def sparse_encoder(
         ("distilbert", "sum", "relu", True),
         ("plain roberta", "max", "log1p_relu", True),
         ("modernbert", "max", "relu", True),
+        ("gte", "max", "relu", True),
         ("bert", "sum", "log1p_relu", False),
     ],
 )

@@ -15,6 +15,8 @@ from headlight_export.families import (
     bert,
     distilbert,
     electra,
+    gpt2,
+    gte,
     jina_bert,
     llama,
     modernbert,
@@ -54,16 +56,25 @@ FAMILIES: dict[str, Convert] = {
     "distilbert": distilbert.convert,
     "electra": electra.convert,
     "eurobert": llama.eurobert,
+    "gpt2": gpt2.convert,
+    "gte": gte.gte,
     "jina_bert": jina_bert.convert,
     "llama": llama.llama,
+    "llama_bidirec": llama.llama,
     "mistral": llama.mistral,
     "modernbert": modernbert.convert,
+    "new": gte.new,
     "nomic_bert": nomic_bert.convert,
     "qwen2": llama.qwen2,
     "qwen3": llama.qwen3,
     "roberta": roberta.convert,
     "roformer": roformer.convert,
     "xlm-roberta": roberta.convert,
+}
+# Families with a part that no encoder of ours has, and that part.
+UNSERVED = {
+    "nvembed": "pools by a latent attention layer",
+    "bidirectional_pplx_qwen3": "quantizes vectors inside the model",
 }
 
 
@@ -90,6 +101,8 @@ def family_of(config: Mapping[str, Any]) -> str:
     name = str(config.get("model_type", "")).replace("xlm_roberta", "xlm-roberta")
     if name == "bert" and config.get("position_embedding_type") == "alibi":
         return "jina_bert"
+    if name in UNSERVED:
+        raise Refused(f"config.json: model_type {name} {UNSERVED[name]}, which cannot be served")
     if name not in FAMILIES:
         raise Refused(
             f"config.json: model_type {name!a:.40} is not a supported family; "

@@ -70,6 +70,7 @@ class Head(NamedTuple):
 
 
 CLASSIFIER = Layer("classifier")
+POOLERS = ("bert", "gte", "new")  # families with a layer before it, which keeps their prefix
 ROBERTA = (Layer("classifier.dense", "tanh"), Layer("classifier.out_proj"))
 MODERNBERT = (Layer("head.dense", "", "head.norm", "classifier_bias"), CLASSIFIER)
 # Its classifier reads what pooling gives, and divides logits by config.json's temperature.
@@ -81,9 +82,7 @@ OF_TEXTS: dict[str, tuple[Layer, ...]] = {
     "camembert": ROBERTA,
     "distilbert": (Layer("pre_classifier", "relu"), CLASSIFIER),
     "electra": (Layer("classifier.dense", "gelu"), Layer("classifier.out_proj")),
-    **{
-        name: (Layer(f"{name}.pooler.dense", "tanh"), CLASSIFIER) for name in ("bert", "gte", "new")
-    },
+    **{name: (Layer(f"{name}.pooler.dense", "tanh"), CLASSIFIER) for name in POOLERS},
     "modernbert": MODERNBERT,
     "roberta": ROBERTA,
     "xlm-roberta": ROBERTA,

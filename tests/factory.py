@@ -71,6 +71,8 @@ KINDS: dict[str, dict[str, Any]] = {
         "ffn_out_bias": False,
         "layers": 1,
     },
+    # Texts are longer than the distance from which on all share a bucket.
+    "disentangled": {"norm": "post", "relative_buckets": 16, "relative_distance": 40},
     # As a language model that was converted to an encoder.
     "causal": {
         "positions": "rope",

@@ -47,6 +47,18 @@ GPT2: dict[str, Any] = {
     "pad_token_id": 0,
 }
 
+DEBERTA = SIZES | {
+    "relative_attention": True,
+    "position_buckets": 16,
+    "max_relative_positions": 40,
+    "pos_att_type": "p2c|c2p",
+    "position_biased_input": False,
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "type_vocab_size": 2,
+    "pad_token_id": 0,
+}
+
 
 def rope(kind: str, **values: Any) -> dict[str, Any]:
     """Return the rope_parameters of a scaling."""
@@ -72,6 +84,18 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     # Its projected embeddings are not normed: smaller ones would need far larger queries and keys.
     "electra": ("Electra", SIZES | {"embedding_size": 20, "initializer_range": 0.05}),
     "distilbert": ("DistilBert", DISTILBERT),
+    # Texts are longer than the 40 tokens beyond which all distances share a bucket.
+    "deberta-v2": ("DebertaV2", DEBERTA),
+    "deberta-v2-unshared": (
+        "DebertaV2",
+        DEBERTA
+        | {
+            "share_att_key": False,
+            "norm_rel_ebd": "none",
+            "num_hidden_layers": 2,
+            "initializer_range": 0.05,
+        },
+    ),
     "distilbert-sinusoidal": (
         "DistilBert",
         DISTILBERT | {"sinusoidal_pos_embds": True, "n_layers": 2},

@@ -20,7 +20,10 @@ LONGEST = 40  # tokens of texts
 NONE: Mapping[str, Any] = {}
 
 KINDS = {
-    **{name: MODELS[name] for name in ("bert", "roberta", "distilbert", "modernbert", "gte")},
+    **{
+        name: MODELS[name]
+        for name in ("bert", "roberta", "distilbert", "modernbert", "gte", "deberta-v2")
+    },
     "camembert": ("Camembert", MODELS["roberta"][1]),
     "plain roberta": ("Roberta", MODELS["roberta"][1]),
     "modernbert mean": (

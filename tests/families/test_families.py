@@ -37,7 +37,7 @@ from tests.families.scorers import scorer
 transformers.logging.set_verbosity_error()
 
 SEGMENTED = (
-    *("bert", "electra", "nomic_bert", "gte", "jina_bert"),
+    *("bert", "deberta-v2", "deberta-v2-unshared", "electra", "nomic_bert", "gte", "jina_bert"),
     *("roformer", "roformer-values", "linear", "dynamic"),
 )
 EXACT = dict.fromkeys(MEASURED, 0.0)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from headlight_export.families import (
     bert,
+    deberta_v2,
     distilbert,
     electra,
     gpt2,
@@ -53,6 +54,7 @@ class Convert(Protocol):
 FAMILIES: dict[str, Convert] = {
     "bert": bert.convert,
     "camembert": roberta.convert,
+    "deberta-v2": deberta_v2.convert,
     "distilbert": distilbert.convert,
     "electra": electra.convert,
     "eurobert": llama.eurobert,

@@ -28,7 +28,7 @@ class Layer(NamedTuple):
 
     Attributes:
         name: of its tensors, without .weight and .bias.
-        activation: what follows it; empty: config.json's `classifier_activation`.
+        activation: what follows it; empty: config.json says it.
         norm: name of the norm that follows; empty: none.
         bias: whether it has one; or the key of config.json that says so, false by default.
     """
@@ -80,6 +80,7 @@ DECODERS = ("gpt2", "llama", POOLED_DECODER, "mistral", "qwen2", "qwen3")
 # its config.json says.
 OF_TEXTS: dict[str, tuple[Layer, ...]] = {
     "camembert": ROBERTA,
+    "deberta-v2": (Layer("pooler.dense", ""), CLASSIFIER),
     "distilbert": (Layer("pre_classifier", "relu"), CLASSIFIER),
     "electra": (Layer("classifier.dense", "gelu"), Layer("classifier.out_proj")),
     **{name: (Layer(f"{name}.pooler.dense", "tanh"), CLASSIFIER) for name in POOLERS},
@@ -155,7 +156,8 @@ def read_head(
             numbers by other libraries.
     """
     rows = (OF_TOKENS if each_token else OF_TEXTS)[family]
-    layers, state = _layers(rows, "score_head", config, tensors, built, "classifier_activation")
+    key = "pooler_hidden_act" if family == "deberta-v2" else "classifier_activation"
+    layers, state = _layers(rows, "score_head", config, tensors, built, key)
     pooling = "last" if family in DECODERS else "cls"
     if family == POOLED_DECODER and not each_token:
         pooling, temperature = built.pooling, config.get(float, "temperature", default=1.0)

@@ -102,6 +102,16 @@ def test_a_dynamic_scaling_is_fixed_for_the_longest_text(tmp_path: Path) -> None
     assert (long.config.max_length, plain.config.max_length) == (longest, trained)
 
 
+def test_gte_in_the_inner_names_of_transformers_is_the_same(tmp_path: Path) -> None:
+    model = make("gte")
+    states = []
+    for original in (True, False):
+        model.save_pretrained(tmp_path / str(original), save_original_format=original)
+        encoder = read_origin(tmp_path / str(original), pooling="cls", ids_only=True).encoder
+        states.append(encoder.state_dict())
+    torch.testing.assert_close(*states, atol=0, rtol=0)
+
+
 def save_as(model: Any, folder: Path, changes: dict[str, Any]) -> None:
     """Save a model with another config.json."""
     model.save_pretrained(folder)

@@ -18,8 +18,12 @@ from transformers import (
     AutoTokenizer,
     BertConfig,
     BertTokenizer,
+    DebertaV2Config,
+    DebertaV2Tokenizer,
     DistilBertConfig,
     DistilBertTokenizer,
+    GPT2Config,
+    GPT2Tokenizer,
     LlamaConfig,
     ModernBertConfig,
     MPNetConfig,
@@ -195,15 +199,28 @@ def roberta(folder: Path) -> Any:
     return RobertaTokenizer(vocab=vocab, merges=merges)
 
 
-def xlm_roberta(folder: Path) -> Any:
-    special = ["<s>", "<pad>", "</s>", "<unk>"]
+def unigram(special: list[str], unknown: str) -> list[tuple[str, float]]:
     trainer = trainers.UnigramTrainer(
-        vocab_size=300, special_tokens=[*special, "<mask>"], unk_token="<unk>", show_progress=False
+        vocab_size=300, special_tokens=special, unk_token=unknown, show_progress=False
     )
     tokenizer = train(models.Unigram(), trainer, pre_tokenizers.Metaspace())
-    vocab = [tuple(entry) for entry in json.loads(tokenizer.to_str())["model"]["vocab"]]
+    return [tuple(entry) for entry in json.loads(tokenizer.to_str())["model"]["vocab"]]
+
+
+def xlm_roberta(folder: Path) -> Any:
     XLMRobertaConfig().save_pretrained(folder)
-    return XLMRobertaTokenizer(vocab=vocab)
+    return XLMRobertaTokenizer(vocab=unigram(["<s>", "<pad>", "</s>", "<unk>", "<mask>"], "<unk>"))
+
+
+def deberta(folder: Path) -> Any:
+    DebertaV2Config().save_pretrained(folder)
+    return DebertaV2Tokenizer(vocab=unigram(BERT, "[UNK]"))
+
+
+def gpt2(folder: Path) -> Any:
+    vocab, merges = byte_bpe(["<|endoftext|>"])
+    GPT2Config().save_pretrained(folder)
+    return GPT2Tokenizer(vocab=vocab, merges=merges)
 
 
 def qwen(folder: Path) -> Any:
@@ -273,6 +290,8 @@ def roformer(folder: Path) -> Any:
 MAKERS: tuple[Callable[[Path], Any], ...] = (
     roberta,
     xlm_roberta,
+    deberta,
+    gpt2,
     qwen,
     modernbert,
     llama,

@@ -17,6 +17,8 @@ BY_MODEL_TYPE = dict.fromkeys(
     ("bert", "distilbert", "electra", "mobilebert", "nomic_bert"), "BertTokenizer"
 ) | {
     "camembert": CAMEMBERT,
+    "gpt2": GPT2,
+    "gte": XLM_ROBERTA,
     "mpnet": MPNET,
     "qwen2": QWEN2,
     "qwen3": QWEN2,

@@ -72,6 +72,8 @@ KINDS: dict[str, dict[str, Any]] = {
         "layers": 1,
     },
     "relative": {"positions": "learned+relative", "relative_per_layer": True},
+    # Texts are longer than the distance from which on all share a bucket.
+    "disentangled": {"norm": "post", "relative_buckets": 16, "relative_distance": 40},
     # As a language model that was converted to an encoder.
     "causal": {
         "positions": "rope",

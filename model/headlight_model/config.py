@@ -192,8 +192,8 @@ class EncoderConfig:
     rope_offset: int = 0  # position of the first token
     # For positions "alibi"; see headlight_model.positions.position_schemes.Alibi.
     alibi: str = "symmetric"
-    # Rows of a table of biases, for positions "relative"; see
-    # headlight_model.positions.relative.relative_buckets.
+    # Rows of a table of biases, for positions "relative", or of keys and queries of positions, for
+    # "disentangled"; see headlight_model.positions.relative.
     relative_buckets: int = 32
     relative_distance: int = 128  # tokens; distances from it on share a row
     relative_per_layer: bool = False  # each layer has its own table (umT5); false: one for all
@@ -302,7 +302,8 @@ class EncoderConfig:
             raise ValueError(
                 "alibi 'signed' has heads that look ahead, which causal forbids; choose 'symmetric'"
             )
-        if "relative" in schemes and self.relative_distance <= self.relative_buckets // 4:
+        least = self.relative_buckets // 4 + ("disentangled" in schemes)
+        if {"relative", "disentangled"} & {*schemes} and self.relative_distance <= least:
             raise ValueError(
                 f"relative_distance is {self.relative_distance}; it must be above a quarter of "
                 f"relative_buckets {self.relative_buckets}: so many rows hold one distance each"

@@ -38,6 +38,27 @@ DISTILBERT: dict[str, Any] = {
     "max_position_embeddings": 96,
 }
 
+GPT2: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "n_embd": 30,
+    "n_layer": 3,
+    "n_head": 3,
+    "n_positions": 96,
+    "pad_token_id": 0,
+}
+
+DEBERTA = SIZES | {
+    "relative_attention": True,
+    "position_buckets": 16,
+    "max_relative_positions": 40,
+    "pos_att_type": "p2c|c2p",
+    "position_biased_input": False,
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "type_vocab_size": 2,
+    "pad_token_id": 0,
+}
+
 
 def rope(kind: str, **values: Any) -> dict[str, Any]:
     """Return the rope_parameters of a scaling."""
@@ -72,6 +93,18 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     # Its projected embeddings are not normed: smaller ones would need far larger queries and keys.
     "electra": ("Electra", SIZES | {"embedding_size": 20, "initializer_range": 0.05}),
     "distilbert": ("DistilBert", DISTILBERT),
+    # Texts are longer than the 40 tokens beyond which all distances share a bucket.
+    "deberta-v2": ("DebertaV2", DEBERTA),
+    "deberta-v2-unshared": (
+        "DebertaV2",
+        DEBERTA
+        | {
+            "share_att_key": False,
+            "norm_rel_ebd": "none",
+            "num_hidden_layers": 2,
+            "initializer_range": 0.05,
+        },
+    ),
     "distilbert-sinusoidal": (
         "DistilBert",
         DISTILBERT | {"sinusoidal_pos_embds": True, "n_layers": 2},
@@ -91,9 +124,21 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "mpnet": ("MPNet", SIZES | {"pad_token_id": 1, "max_position_embeddings": 98}),
     "nomic_bert": ("NomicBert", ROTARY),
+    "gte": ("Gte", ROTARY | {"type_vocab_size": 2}),
     "eurobert": (
         "EuroBert",
         ROTARY | {"num_key_value_heads": 1, "pad_token_id": 0, "hidden_act": "silu"},
+    ),
+    "gpt2": ("GPT2", GPT2),
+    "gpt2-scaled": (
+        "GPT2",
+        GPT2
+        | {
+            "n_layer": 2,
+            "n_inner": 44,
+            "scale_attn_weights": False,
+            "scale_attn_by_inverse_layer_idx": True,
+        },
     ),
     "qwen2": ("Qwen2", GROUPED | {"num_hidden_layers": 2}),
     "qwen3": ("Qwen3", GROUPED),
@@ -182,8 +227,10 @@ def sharpen(model: Any, entropy: float) -> None:
             return
         for key, parameter in model.named_parameters():
             if is_query_or_key(key):
-                rows = 2 * parameter.shape[0] // 3 if "Wqkv" in key else parameter.shape[0]
-                parameter[:rows] *= 1.15
+                by_row = parameter.transpose(0, -1) if "c_attn" in key else parameter
+                packed = "Wqkv" in key or "c_attn" in key
+                rows = 2 * len(by_row) // 3 if packed else len(by_row)
+                by_row[:rows] *= 1.15
     raise AssertionError("attention did not get sharp")
 
 
@@ -202,6 +249,7 @@ def is_query_or_key(name: str) -> bool:
             "q_proj",
             "k_proj",
             "Wqkv",
+            "c_attn",
             "q_norm",
             "k_norm",
             "attn.q.",

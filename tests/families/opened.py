@@ -19,13 +19,13 @@ from headlight.runtime.parity.golden_inputs import distance
 from headlight_export.folders.origin import read_origin
 from headlight_export.parity.reference import tolerances
 from headlight_export.writer.bundle_writer import export_origin
+from tests.families.described import DESCRIBED, Described
 from tests.families.expected import Expected, Transformers
-from tests.families.jina import Jina
 from tests.families.models import MODELS, VOCABULARY, make
 
-NAMES = (*MODELS, "jina_bert")
+NAMES = (*MODELS, *DESCRIBED)
 LENGTHS = (1, 2, 7, 40, 96)  # longer than every window, up to the longest accepted
-CAUSAL = ("llama", "mistral", "qwen")
+CAUSAL = ("gpt2", "llama", "mistral", "qwen")
 Ids = NDArray[np.int64]
 
 
@@ -44,9 +44,9 @@ class Theirs(Protocol):
 @contextmanager
 def imported(name: str, folder: Path) -> Iterator[tuple[Runtime, Theirs]]:
     """Export and open a model of NAMES, saved as its makers do; return runtime and model."""
-    theirs: Jina | Transformers
-    if name == "jina_bert":
-        theirs = Jina()
+    theirs: Described | Transformers
+    if name in DESCRIBED:
+        theirs = DESCRIBED[name]()
         theirs.save(folder / "model")
     else:
         theirs = Transformers(make(name))

@@ -20,8 +20,12 @@ LONGEST = 40  # tokens of texts
 NONE: Mapping[str, Any] = {}
 
 KINDS = {
-    **{name: MODELS[name] for name in ("bert", "roberta", "distilbert", "modernbert")},
-    "mpnet": MODELS["mpnet"],
+    **{
+        name: MODELS[name]
+        for name in (
+            *("bert", "roberta", "distilbert", "modernbert", "gte", "deberta-v2", "mpnet"),
+        )
+    },
     "camembert": ("Camembert", MODELS["roberta"][1]),
     "plain roberta": ("Roberta", MODELS["roberta"][1]),
     "modernbert mean": (
@@ -30,7 +34,8 @@ KINDS = {
         | {"classifier_pooling": "mean", "classifier_bias": True, "classifier_activation": "silu"},
     ),
     **{
-        name: MODELS[name] for name in ("gemma3-causal", "llama", "mistral-local", "qwen2", "qwen3")
+        name: MODELS[name]
+        for name in ("gemma3-causal", "gpt2", "llama", "mistral-local", "qwen2", "qwen3")
     },
     "electra": ("Electra", SIZES | {"embedding_size": 20}),
     "electra, embeddings as wide": ("Electra", SIZES | {"embedding_size": 30}),

@@ -98,7 +98,7 @@ def main() -> None:
             f"`nox -s families-table` on {machine(['transformers', 'torch', 'onnxruntime'])}. "
             "Random models of small odd sizes, biases, gains and token types random too, "
             "attention sharpened; saved by save_pretrained, exported, run by the runtime. "
-            "The largest distance from transformers in eager mode (jina_bert: from a NumPy "
+            "The largest distance from transformers in eager mode (jina_bert, new: from a NumPy "
             f"reference) over texts of {', '.join(map(str, LENGTHS))} tokens: of attention "
             "weights absolute, of hidden states and token vectors over max(1, RMS of the row), of "
             "the pooled vector over its length. Behind it, how far any of eight texts in one "

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import transformers
+from safetensors.torch import save_file
 
 from headlight.outputs.registry import MEASURED
 from headlight.runtime import Runtime
@@ -30,11 +32,12 @@ from tests.families.opened import (
     moved_by_mates,
     sentence,
 )
+from tests.families.scorers import scorer
 
 transformers.logging.set_verbosity_error()
 
 SEGMENTED = (
-    *("bert", "electra", "nomic_bert", "jina_bert"),
+    *("bert", "deberta-v2", "deberta-v2-unshared", "electra", "nomic_bert", "gte", "jina_bert"),
     *("roformer", "roformer-values", "linear", "dynamic"),
 )
 EXACT = dict.fromkeys(MEASURED, 0.0)
@@ -109,6 +112,72 @@ def test_a_dynamic_scaling_is_fixed_for_the_longest_text(tmp_path: Path) -> None
         torch.testing.assert_close(long(ids).tokens, tokens, atol=2e-5, rtol=0)
         assert not torch.allclose(long(short).tokens, plain(short).tokens, atol=1e-3)
     assert (long.config.max_length, plain.config.max_length) == (longest, trained)
+
+
+def test_gte_in_the_inner_names_of_transformers_is_the_same(tmp_path: Path) -> None:
+    model = make("gte")
+    states = []
+    for original in (True, False):
+        model.save_pretrained(tmp_path / str(original), save_original_format=original)
+        encoder = read_origin(tmp_path / str(original), pooling="cls", ids_only=True).encoder
+        states.append(encoder.state_dict())
+    torch.testing.assert_close(*states, atol=0, rtol=0)
+
+
+def save_as(model: Any, folder: Path, changes: dict[str, Any]) -> None:
+    """Save a model with another config.json."""
+    model.save_pretrained(folder)
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes), encoding="utf-8")
+
+
+@pytest.mark.parametrize("pooling", ["avg", "cls", "last"])
+def test_a_bidirectional_llama_pools_as_its_config_says(pooling: str, tmp_path: Path) -> None:
+    kept = scorer("llama", "SequenceClassification", 1, is_causal=False)
+    temperature = 0.2
+    own = {
+        "model_type": "llama_bidirec",
+        "auto_map": {"AutoModel": "llama_bidirectional_model.LlamaBidirectionalModel"},
+        "pooling": pooling,
+        "temperature": temperature,
+        "is_causal": None,
+    }
+    ids = random_ids(40, 3)
+    for kind in ("Model", "ForSequenceClassification"):
+        model = kept.model if kind == "Model" else kept
+        folder = tmp_path / kind
+        save_as(model, folder, own | {"architectures": [f"LlamaBidirectional{kind}"]})
+        encoder = read_origin(folder, ids_only=True).encoder
+        with torch.inference_mode():
+            tokens = kept.model(ids).last_hidden_state
+            pooled = {"avg": tokens.mean(1), "cls": tokens[:, 0], "last": tokens[:, -1]}[pooling]
+            ours = encoder(ids)
+            torch.testing.assert_close(ours.tokens, tokens, atol=2e-5, rtol=0)
+            if kind == "Model":
+                torch.testing.assert_close(ours.pooled, pooled, atol=2e-5, rtol=0)
+                assert against_transformers(folder, "llama_bidirec", encoder, EXACT).errors
+            else:
+                logits = kept.score(pooled) / temperature
+                torch.testing.assert_close(ours.heads["logits"], logits, atol=2e-5, rtol=1e-5)
+
+
+def test_the_projection_of_a_bidirectional_qwen3_is_applied_to_the_mean(tmp_path: Path) -> None:
+    """Voyage's code applies it to tokens."""
+    model = scorer("qwen3", "SequenceClassification", 1, is_causal=False).model
+    own = {
+        "auto_map": {"AutoModel": "modeling_qwen3_bidirectional.Qwen3BidirectionalModel"},
+        "is_causal": None,
+    }
+    save_as(model, tmp_path, own)
+    projection = torch.randn(50, model.config.hidden_size)
+    weights = {f"model.{name}": each for name, each in model.state_dict().items()}
+    save_file(weights | {"linear.weight": projection}, tmp_path / "model.safetensors")
+    encoder = read_origin(tmp_path, pooling="mean", ids_only=True).encoder
+    ids = random_ids(40, 3)
+    with torch.inference_mode():
+        expected = (model(ids).last_hidden_state @ projection.T).mean(1)
+        torch.testing.assert_close(encoder(ids).pooled, expected, atol=5e-5, rtol=1e-5)
+    assert against_transformers(tmp_path, "qwen3", encoder, EXACT).errors
 
 
 def test_config_keys_of_nomics_own_code_are_read(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from headlight_export.command import main
 from headlight_export.folders.origin import read_origin
 from headlight_export.parity.transformers_comparison import against_transformers
 from headlight_model.encoder import Encoder
+from headlight_model.positions.rope import RopeScaling
 from tests.families import models
-from tests.families.jina import Jina
+from tests.families.described import Jina, New
 from tests.families.models import ROTARY, VOCABULARY, make
 
 transformers.logging.set_verbosity_error()
@@ -217,6 +218,17 @@ def test_nomic_folders_as_published_are_compared(tmp_path: Path) -> None:
         wrong.load_state_dict(encoder.state_dict())
         with pytest.raises(ValueError, match="this folder is read wrongly"):
             against_transformers(tmp_path, "nomic_bert", wrong, EXACT)
+
+
+def test_gte_of_its_own_code_is_compared_with_that_of_transformers(tmp_path: Path) -> None:
+    New().save(tmp_path)
+    encoder = read_origin(tmp_path, pooling="cls", ids_only=True).encoder
+    assert against_transformers(tmp_path, "new", encoder, EXACT).errors
+    for wrongly in (None, RopeScaling(kind="ntk", factor=New.factor)):
+        wrong = Encoder(dataclasses.replace(encoder.config, rope_scaling=wrongly)).eval()
+        wrong.load_state_dict(encoder.state_dict())
+        with pytest.raises(ValueError, match="this folder is read wrongly"):
+            against_transformers(tmp_path, "new", wrong, EXACT)
 
 
 def nomic_of_other_names(folder: Path) -> None:

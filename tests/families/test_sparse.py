@@ -51,6 +51,7 @@ def sparse_encoder(
         ("plain roberta", "max", "log1p_relu", True),
         ("modernbert", "max", "relu", True),
         ("mpnet", "max", "relu", True),
+        ("gte", "max", "relu", True),
         ("bert", "sum", "log1p_relu", False),
     ],
 )

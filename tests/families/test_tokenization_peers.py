@@ -18,9 +18,13 @@ from transformers import (
     AutoTokenizer,
     BertConfig,
     BertTokenizer,
+    DebertaV2Config,
+    DebertaV2Tokenizer,
     DistilBertConfig,
     DistilBertTokenizer,
     Gemma3TextConfig,
+    GPT2Config,
+    GPT2Tokenizer,
     LlamaConfig,
     ModernBertConfig,
     MPNetConfig,
@@ -199,9 +203,9 @@ def roberta(folder: Path) -> Any:
     return RobertaTokenizer(vocab=vocab, merges=merges)
 
 
-def unigram(special: list[str]) -> list[tuple[str, float]]:
+def unigram(special: list[str], unknown: str = "<unk>") -> list[tuple[str, float]]:
     trainer = trainers.UnigramTrainer(
-        vocab_size=300, special_tokens=special, unk_token="<unk>", show_progress=False
+        vocab_size=300, special_tokens=special, unk_token=unknown, show_progress=False
     )
     tokenizer = train(models.Unigram(), trainer, pre_tokenizers.Metaspace())
     return [tuple(entry) for entry in json.loads(tokenizer.to_str())["model"]["vocab"]]
@@ -215,6 +219,17 @@ def xlm_roberta(folder: Path) -> Any:
 def t5(folder: Path) -> Any:
     T5Config().save_pretrained(folder)
     return T5Tokenizer(vocab=unigram(["<pad>", "</s>", "<unk>"]), extra_ids=5)
+
+
+def deberta(folder: Path) -> Any:
+    DebertaV2Config().save_pretrained(folder)
+    return DebertaV2Tokenizer(vocab=unigram(BERT, "[UNK]"))
+
+
+def gpt2(folder: Path) -> Any:
+    vocab, merges = byte_bpe(["<|endoftext|>"])
+    GPT2Config().save_pretrained(folder)
+    return GPT2Tokenizer(vocab=vocab, merges=merges)
 
 
 def qwen(folder: Path) -> Any:
@@ -285,6 +300,8 @@ MAKERS: tuple[Callable[[Path], Any], ...] = (
     roberta,
     xlm_roberta,
     t5,
+    deberta,
+    gpt2,
     qwen,
     modernbert,
     llama,

@@ -19,7 +19,8 @@ EVERY_KIND: list[dict[str, Any]] = [
     *(
         dict(zip(("positions", "norm"), kind, strict=True))
         for kind in itertools.product(
-            ("none", "sinusoidal", "learned", "rope", "alibi", "relative"), ("pre", "post")
+            ("none", "sinusoidal", "learned", "rope", "alibi", "relative", "disentangled"),
+            ("pre", "post"),
         )
     ),
     {"norm": "pre", "pooling": "cls"},

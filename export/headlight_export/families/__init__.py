@@ -13,9 +13,12 @@ from torch import Tensor
 
 from headlight_export.families import (
     bert,
+    deberta_v2,
     distilbert,
     electra,
     gemma3,
+    gpt2,
+    gte,
     jina_bert,
     llama,
     modernbert,
@@ -54,16 +57,21 @@ class Convert(Protocol):
 FAMILIES: dict[str, Convert] = {
     "bert": bert.convert,
     "camembert": roberta.convert,
+    "deberta-v2": deberta_v2.convert,
     "distilbert": distilbert.convert,
     "electra": electra.convert,
     "eurobert": llama.eurobert,
     "gemma3_text": gemma3.convert,
+    "gpt2": gpt2.convert,
+    "gte": gte.gte,
     "jina_bert": jina_bert.convert,
     "llama": llama.llama,
+    "llama_bidirec": llama.llama,
     "mistral": llama.mistral,
     "modernbert": modernbert.convert,
     "mpnet": mpnet.convert,
     "mt5": t5.t5,
+    "new": gte.new,
     "nomic_bert": nomic_bert.convert,
     "qwen2": llama.qwen2,
     "qwen3": llama.qwen3,
@@ -84,6 +92,11 @@ UNLIKE = {
     "gemma2": "it caps attention scores by a tanh",
     "gemma3": "it reads images, too; save its language model alone, which is a gemma3_text",
     **dict.fromkeys(("gemma3n", "gemma3n_text"), PER_LAYER),
+}
+# Families with a part that no encoder of ours has, and that part.
+UNSERVED = {
+    "nvembed": "pools by a latent attention layer",
+    "bidirectional_pplx_qwen3": "quantizes vectors inside the model",
 }
 
 
@@ -110,6 +123,8 @@ def family_of(config: Mapping[str, Any]) -> str:
     name = str(config.get("model_type", "")).replace("xlm_roberta", "xlm-roberta")
     if name == "bert" and config.get("position_embedding_type") == "alibi":
         return "jina_bert"
+    if name in UNSERVED:
+        raise Refused(f"config.json: model_type {name} {UNSERVED[name]}, which cannot be served")
     if name not in FAMILIES:
         why = f" ({UNLIKE[name]})" if name in UNLIKE else ""
         raise Refused(

@@ -28,7 +28,7 @@ class Layer(NamedTuple):
 
     Attributes:
         name: of its tensors, without .weight and .bias.
-        activation: what follows it; empty: config.json's `classifier_activation`.
+        activation: what follows it; empty: config.json says it.
         norm: name of the norm that follows; empty: none.
         bias: whether it has one; or the key of config.json that says so, false by default.
     """
@@ -70,16 +70,20 @@ class Head(NamedTuple):
 
 
 CLASSIFIER = Layer("classifier")
+POOLERS = ("bert", "gte", "new")  # families with a layer before it, which keeps their prefix
 ROBERTA = (Layer("classifier.dense", "tanh"), Layer("classifier.out_proj"))
 MODERNBERT = (Layer("head.dense", "", "head.norm", "classifier_bias"), CLASSIFIER)
-DECODERS = ("gemma3_text", "llama", "mistral", "qwen2", "qwen3")
+# Its classifier reads what pooling gives, and divides logits by config.json's temperature.
+POOLED_DECODER = "llama_bidirec"
+DECODERS = ("gemma3_text", "gpt2", "llama", POOLED_DECODER, "mistral", "qwen2", "qwen3")
 # Heads for texts. They read the first token; those of decoders read the last, and ModernBERT's what
 # its config.json says.
 OF_TEXTS: dict[str, tuple[Layer, ...]] = {
-    "bert": (Layer("bert.pooler.dense", "tanh"), CLASSIFIER),
     "camembert": ROBERTA,
+    "deberta-v2": (Layer("pooler.dense", ""), CLASSIFIER),
     "distilbert": (Layer("pre_classifier", "relu"), CLASSIFIER),
     "electra": (Layer("classifier.dense", "gelu"), Layer("classifier.out_proj")),
+    **{name: (Layer(f"{name}.pooler.dense", "tanh"), CLASSIFIER) for name in POOLERS},
     "modernbert": MODERNBERT,
     "mpnet": ROBERTA,
     "roberta": ROBERTA,
@@ -90,12 +94,19 @@ OF_TOKENS = (
     dict.fromkeys(OF_TEXTS, (CLASSIFIER,))
     | {"modernbert": MODERNBERT}
     | dict.fromkeys(DECODERS, (Layer("score"),))
+    | {"gpt2": (CLASSIFIER,)}
 )
 GENERATES = "lm_head.weight"
 LM_HEAD = Decoder(
     (Layer("lm_head.dense", "gelu", "lm_head.layer_norm"),),
     "lm_head.decoder",
     ("lm_head.decoder.bias", "lm_head.bias"),
+)
+GTE_HEAD = Decoder(
+    (Layer("lm_head.dense", "", "lm_head.norm"),),
+    "lm_head.decoder",
+    ("lm_head.decoder.bias",),
+    "hidden_act",
 )
 # Heads of masked language models.
 OF_TERMS = {
@@ -112,6 +123,7 @@ OF_TERMS = {
         ("vocab_projector.bias",),
         "activation",
     ),
+    "gte": GTE_HEAD,
     "modernbert": Decoder(
         (Layer("head.dense", "", "head.norm", "classifier_bias"),),
         "decoder",
@@ -119,6 +131,7 @@ OF_TERMS = {
         "classifier_activation",
     ),
     "mpnet": LM_HEAD,
+    "new": GTE_HEAD,
     "roberta": LM_HEAD,
     "xlm-roberta": LM_HEAD,
 }
@@ -145,8 +158,14 @@ def read_head(
             numbers by other libraries.
     """
     rows = (OF_TOKENS if each_token else OF_TEXTS)[family]
-    layers, state = _layers(rows, "score_head", config, tensors, built, "classifier_activation")
+    key = "pooler_hidden_act" if family == "deberta-v2" else "classifier_activation"
+    layers, state = _layers(rows, "score_head", config, tensors, built, key)
     pooling = "last" if family in DECODERS else "cls"
+    if family == POOLED_DECODER and not each_token:
+        pooling, temperature = built.pooling, config.get(float, "temperature", default=1.0)
+        if temperature <= 0:
+            raise Refused(f"config.json: temperature is {temperature}; it must be above 0")
+        state["score_head.0.weight"] /= temperature
     if family == "modernbert" and not each_token:
         config.demand("classifier_pooling", ("cls", "mean"), "which is not known for a head")
         pooling = config.get(str, "classifier_pooling", default="cls")

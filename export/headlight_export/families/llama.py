@@ -6,6 +6,7 @@ Mistral, Qwen2 and Qwen3 are causal embedders with the last token; EuroBERT is b
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -19,6 +20,8 @@ from headlight_model.encoder import Encoder
 
 IDLE = ("lm_head.", "score.", "dense.", "decoder.", "head.", "classifier.", "qa_outputs.")
 NONE, ALL, SOME = "none", "all", "some"  # layers that may be local
+# Pooling in the config.json of classes that are bidirectional by name, in our words.
+POOLINGS = {"avg": "mean", "cls": "cls", "last": "last"}
 # If config.json has no sliding_window, in all families with windows; null means no window.
 DEFAULT_WINDOW = 4096
 
@@ -69,7 +72,7 @@ def convert(
         activation=activation(config, default="silu"),
         positions="rope",
         **rotary(config, default_theta=theta, trained=trained, longest=longest or trained),
-        pooling="last" if causal else "mean",
+        pooling="last" if causal else _pooling(config),
         trained_length=trained,
         max_length=max(longest or 0, trained),
     )
@@ -107,13 +110,16 @@ def move_layers(weights: Weights, built: EncoderConfig, ours: str, layer: str) -
 def _is_causal(config: Config, usual: bool) -> bool:
     """Return whether the model is causal.
 
-    is_causal decides, which transformers reads. A folder's own code reads
-    use_bidirectional_attention instead. Without both, `usual` holds.
+    A class of the folder's own code decides if its name says that it is bidirectional. Else
+    is_causal does, which transformers reads. A folder's own code reads use_bidirectional_attention
+    instead. Without all of them, `usual` holds.
 
     Raises:
         Refused: a decoder has its own code, which usually makes attention bidirectional, and sets
             neither. Or it has bidirectional attention in a field that only other code reads.
     """
+    if bidirectional_by_name(config.values):
+        return False
     both_ways = config.get(bool, "use_bidirectional_attention", default=False)
     auto_map = config.values.get("auto_map")
     has_code = isinstance(auto_map, dict) and "AutoModel" in auto_map
@@ -133,6 +139,29 @@ def _is_causal(config: Config, usual: bool) -> bool:
             "to see both ways, else take use_bidirectional_attention out"
         )
     return causal
+
+
+def bidirectional_by_name(values: Mapping[str, Any]) -> bool:
+    """Return whether a class in config.json is bidirectional by its name.
+
+    LlamaBidirectionalModel and its classifier, and Voyage's (VoyageQwen3BidirectionalEmbedModel in
+    vLLM) are: LLaMA and Qwen3 without a causal mask.
+    """
+    classes, auto_map = values.get("architectures"), values.get("auto_map")
+    names = [*classes] if isinstance(classes, list) else []
+    names += [*auto_map.values()] if isinstance(auto_map, dict) else []
+    return any("Bidirectional" in str(name).rpartition(".")[2] for name in names)
+
+
+def _pooling(config: Config) -> str:
+    """Return the pooling of a bidirectional model, which such classes have in config.json."""
+    named = bidirectional_by_name(config.values)
+    word = config.get(str, "pooling", default="avg") if named else "avg"
+    if word not in POOLINGS:
+        raise Refused(
+            f"config.json: pooling {word!a:.40} cannot be served; served are {', '.join(POOLINGS)}"
+        )
+    return POOLINGS[word]
 
 
 def _window(config: Config, windows: str, causal: bool) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     weights.move("segment_embedding.weight", "embeddings.token_type_embeddings.weight")
     weights.move_norm("embedding_norm", "embeddings.LayerNorm" if native else "emb_ln")
     for at in range(built.layers):
-        move = _move_native if native else _move_own
+        move = move_native if native else _move_own
         move(weights, f"blocks.{at}", f"layers.{at}" if native else f"encoder.layers.{at}")
     return weights.build(built)
 
@@ -116,11 +116,17 @@ def _move_own(weights: Weights, ours: str, layer: str) -> None:
     weights.move_norm(f"{ours}.feed_forward_norm", f"{layer}.norm2")
 
 
-def _move_native(weights: Weights, ours: str, layer: str) -> None:
-    projections = (f"{layer}.self_attn.{part}_proj.weight" for part in "qkv")
-    weights.move(f"{ours}.attention.project_in.weight", *projections)
-    weights.move(f"{ours}.attention.project_out.weight", f"{layer}.self_attn.o_proj.weight")
+def move_native(weights: Weights, ours: str, layer: str, *, bias: bool = False) -> None:
+    """Move a layer in the names of transformers 5.
+
+    `bias`: the projections of attention have biases, and the one out of the feed-forward network.
+    """
+    attention, feed_forward = f"{ours}.attention", f"{ours}.feed_forward"
+    projections = (f"{layer}.self_attn.{part}_proj" for part in "qkv")
+    weights.move_linear(f"{attention}.project_in", *projections, bias=bias)
+    weights.move_linear(f"{attention}.project_out", f"{layer}.self_attn.o_proj", bias=bias)
     weights.move_norm(f"{ours}.attention_norm", f"{layer}.post_attention_layernorm")
-    for part in ("gate", "up", "down"):
-        weights.move(f"{ours}.feed_forward.{part}.weight", f"{layer}.mlp.{part}_proj.weight")
+    for part in ("gate", "up"):
+        weights.move_linear(f"{feed_forward}.{part}", f"{layer}.mlp.{part}_proj", bias=False)
+    weights.move_linear(f"{feed_forward}.down", f"{layer}.mlp.down_proj", bias=bias)
     weights.move_norm(f"{ours}.feed_forward_norm", f"{layer}.post_mlp_layernorm")

@@ -35,7 +35,7 @@ PYLATE: dict[str, Any] = {
     "skiplist_words": [*PUNCTUATION],
 }
 METADATA = "artifact.metadata"
-PROJECTION = "linear.weight"  # beside Stanford's encoder: [n, dim]
+PROJECTION = "linear.weight"  # beside Stanford's encoder, and Voyage's: [n, dim]
 EXPANSION = "query_expansion"
 EXPANSION_KEYS = {"strategy", "attend", "token", "length"}
 USUAL_FILLERS = ("mask_token", "eos_token")  # the first one that the tokenizer has
@@ -176,7 +176,7 @@ def longest_of(rules: Spelled) -> int | None:
 
 
 def take_projection(tensors: dict[str, Tensor]) -> DenseLayer:
-    """Take the layer of Stanford's ColBERT out of a folder's tensors.
+    """Take the layer on vectors of tokens out of a folder's tensors.
 
     Raises:
         Refused: it has none.

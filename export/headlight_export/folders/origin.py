@@ -20,17 +20,19 @@ from headlight.runtime.bundle.roles import RoleRules
 from headlight.runtime.values import Floats
 from headlight_export.families import FAMILIES, family_of, is_own
 from headlight_export.families.heads import (
+    DECODERS,
     OF_TERMS,
     OF_TEXTS,
     read_head,
     read_term_head,
     read_token_head,
 )
+from headlight_export.families.llama import bidirectional_by_name
 from headlight_export.families.source import COMPUTED, Config, Unfit
 from headlight_export.folders import bge_m3
 from headlight_export.folders.labels import activation_of, labels_of
 from headlight_export.folders.model_folder import Refused, check_readable, read_config, read_tensors
-from headlight_export.folders.multi_vector_folder import role_rules, take_projection
+from headlight_export.folders.multi_vector_folder import PROJECTION, role_rules, take_projection
 from headlight_export.folders.pair_template import (
     NEEDED,
     NoPlaces,
@@ -203,11 +205,15 @@ def _read_foreign(
     heads = bge_m3.read_heads(recipe.transformer, family, task)
     tensors = read_tensors(recipe.transformer)
     matches = matches_tokens(recipe.kind, pooling, task)
-    recipe = _with_projection(recipe, tensors, matches=matches)
+    recipe = _with_projection(recipe, config, tensors, matches=matches)
     fields = Config(config)
     encoder = _convert(family, fields, tensors, max_length)
     tokenizer = None if ids_only else _read_tokenizer(recipe)
-    pooling_source, head, rules = _pooling_source(recipe, pooling), None, dict[str, RoleRules]()
+    pooling_source, head, rules = (
+        _pooling_source(recipe, config, pooling),
+        None,
+        dict[str, RoleRules](),
+    )
     if heads is not None:
         pooling_source = pooling_source if pools else f"as {bge_m3.NAME} does"
         recipe, rules = bge_m3.with_heads(recipe, heads, encoder.config.dim, tokenizer)
@@ -236,7 +242,14 @@ def _read_foreign(
         if tensor.is_floating_point() and not name.endswith(COMPUTED)
     ]
     purpose = task_of(finished.config, task)
-    template, source = _template(recipe, finished.config, purpose, tokenizer, pair_template)
+    template, source = _template(
+        recipe,
+        finished.config,
+        purpose,
+        tokenizer,
+        pair_template,
+        decodes=family in DECODERS,
+    )
     roles = rules or _roles(recipe, finished.config, tokenizer, max_length)
     about = (
         _length(finished.config, recipe, config.get("max_position_embeddings"), max_length),
@@ -278,13 +291,18 @@ def _query_terms(recipe: Recipe, built: EncoderConfig, tokenizer: str | None) ->
     return read_query_terms(recipe.query_terms, tokenizer, built.vocab_size)
 
 
-def _with_projection(recipe: Recipe, tensors: dict[str, Tensor], *, matches: bool) -> Recipe:
+def _with_projection(
+    recipe: Recipe, config: Mapping[str, Any], tensors: dict[str, Tensor], *, matches: bool
+) -> Recipe:
     """Return the recipe with its layers for vectors of tokens, or without if no one `matches` them.
 
-    Stanford's layer is taken out of the encoder's tensors.
+    Stanford's layer is taken out of the encoder's tensors. So is Voyage's, which it applies to
+    tokens: without a bias, it may be applied to their mean.
     """
     if recipe.kind == STANFORD:
         recipe = dataclasses.replace(recipe, multi_vector=(take_projection(tensors),))
+    elif PROJECTION in tensors and bidirectional_by_name(config):
+        recipe = dataclasses.replace(recipe, dense=(take_projection(tensors), *recipe.dense))
     return recipe if matches else dataclasses.replace(recipe, multi_vector=(), roles={})
 
 
@@ -320,8 +338,12 @@ def _template(
     task: str,
     tokenizer: str | None,
     requested: Path | None,
+    *,
+    decodes: bool,
 ) -> tuple[PairTemplate | None, str]:
     """Return the template of pairs and its source: the requested one, or the folder's.
+
+    `decodes`: the family is one of decoders, whose tokenizers have no form of pairs.
 
     Raises:
         Refused: a decoder reranks and there is none, or the model reads no pairs.
@@ -334,7 +356,7 @@ def _template(
                 "--pair-template is for models that score texts, with a tokenizer; leave it out"
             )
         return template_from_file(requested, recipe.transformer), "--pair-template"
-    if not reads_pairs or not (config.causal or recipe.chat is not None):
+    if not reads_pairs or not (decodes or recipe.chat is not None):
         return None, ""
     try:
         template = template_from_folder(recipe.transformer, recipe.chat)
@@ -414,10 +436,12 @@ def _read_terms(
     return FolderTerms(head, state)
 
 
-def _pooling_source(recipe: Recipe, requested: str | None) -> str:
+def _pooling_source(recipe: Recipe, config: Mapping[str, Any], requested: str | None) -> str:
     if recipe.pooling is not None:
         return MODULES
-    return "the folder says nothing of it; --pooling chooses" if requested is None else "--pooling"
+    if requested is not None:
+        return "--pooling"
+    return CONFIG if config.get("pooling") else "the folder says nothing of it; --pooling chooses"
 
 
 def _read_tokenizer(recipe: Recipe) -> str:

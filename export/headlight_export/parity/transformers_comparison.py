@@ -13,6 +13,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from headlight.runtime.parity.golden_inputs import distance
+from headlight_export.families.heads import POOLED_DECODER
+from headlight_export.families.llama import bidirectional_by_name
 from headlight_export.folders.model_folder import Refused, read_config
 from headlight_export.folders.origin import OURS
 from headlight_export.folders.task import CLASSIFIER, GENERATES, OF_TOKENS
@@ -109,7 +111,7 @@ def against_transformers(
     try:
         model = (
             _open_own_words(folder, encoder.config)
-            if "n_embd" in read_config(folder)
+            if family == "nomic_bert" and "n_embd" in read_config(folder)
             else _open(folder, encoder.config, generates=bool(score_tokens))
         )
     except _CannotCompare as reason:
@@ -142,11 +144,17 @@ def _open(folder: Path, built: EncoderConfig, *, generates: bool) -> Any:
     head = built.score_head
     use = "" if head is None else OF_TOKENS if head.each_token else CLASSIFIER
     use = GENERATES if generates else use
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     fields = read_config(folder)
+    if fields["model_type"] == POOLED_DECODER and head is not None:
+        raise _CannotCompare(f"it has no code for the head of {POOLED_DECODER}")
+    if fields["model_type"] in CONFIGS:
+        config = CONFIGS[fields["model_type"]](fields)
+    else:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     reads = hasattr(type(config)(), "use_bidirectional_attention")
-    if fields.get("use_bidirectional_attention") and fields.get("is_causal") is None and not reads:
-        config.is_causal = False  # as the folder's own code would; only it reads the former
+    says = fields.get("use_bidirectional_attention") and fields.get("is_causal") is None
+    if (says and not reads) or bidirectional_by_name(fields):
+        config.is_causal = False  # as the folder's own code does, which alone reads these
     if config.model_type in WITH_DECODER:
         use = ENCODER
     if getattr(config, "pad_token_id", None) is None:  # it finds a text's end by the padding
@@ -157,6 +165,46 @@ def _open(folder: Path, built: EncoderConfig, *, generates: bool) -> Any:
         .from_pretrained(folder, config=config, trust_remote_code=False, **options)
         .eval()
     )
+
+
+def _gte_config(fields: Mapping[str, Any]) -> Any:
+    """Return transformers' config of a GTE folder, which may be that of GTE's own code.
+
+    transformers has no "ntk", which is the same as another base and a linear scaling. Raises
+    _CannotCompare.
+    """
+    try:
+        from transformers import GteConfig  # noqa: PLC0415
+    except ImportError:  # in its first versions 5 and before
+        raise _CannotCompare("it has no code for gte yet") from None
+    own = {"rope_theta": 10_000.0} if fields["model_type"] == "new" else {}
+    values = own | _values(fields)
+    scaling = values.get("rope_scaling") or {}
+    if scaling.get("type", scaling.get("rope_type")) == "ntk":
+        factor, pairs = scaling["factor"], values["hidden_size"] / values["num_attention_heads"] / 2
+        values["rope_scaling"] = None
+        values["rope_parameters"] = {
+            "rope_type": "linear",
+            "rope_theta": values.get("rope_theta", GteConfig.default_theta) * factor,
+            "factor": factor ** (1 / pairs),
+        }
+    return GteConfig(**values)
+
+
+def _llama_config(fields: Mapping[str, Any]) -> Any:
+    """Return transformers' config of a LLaMA whose own code has another model_type."""
+    from transformers import LlamaConfig  # noqa: PLC0415
+
+    return LlamaConfig(**_values(fields))
+
+
+def _values(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a config.json says of the model itself."""
+    return {name: value for name, value in fields.items() if name not in ("model_type", "auto_map")}
+
+
+# Configs of model_types that transformers does not have, or reads in part.
+CONFIGS = {"gte": _gte_config, "new": _gte_config, POOLED_DECODER: _llama_config}
 
 
 def _open_own_words(folder: Path, config: EncoderConfig) -> Any:

@@ -18,6 +18,8 @@ BY_MODEL_TYPE = dict.fromkeys(
     ("bert", "distilbert", "electra", "mobilebert", "nomic_bert"), "BertTokenizer"
 ) | {
     "camembert": CAMEMBERT,
+    "gpt2": GPT2,
+    "gte": XLM_ROBERTA,
     "mpnet": MPNET,
     "mt5": T5,
     "qwen2": QWEN2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import torch
@@ -11,7 +12,7 @@ from torch.nn import functional
 from headlight_model.config import EncoderConfig
 from headlight_model.masking import MASKED_SCORE
 from headlight_model.positions.angles import Angles
-from headlight_model.positions.relative import relative_buckets
+from headlight_model.positions.relative import disentangled_buckets, relative_buckets
 from headlight_model.positions.rope import rope_frequencies
 from headlight_model.positions.sinusoidal import sinusoidal_angles, sinusoidal_rows
 
@@ -232,6 +233,43 @@ class Relative(Positions):
         return functional.embedding(columns, biases).permute(0, 3, 1, 2)
 
 
+class Disentangled(Positions):
+    """Disentangled attention: positions have keys and queries, as tokens do (He et al. 2021).
+
+    This is DeBERTa. It adds (q_i K_r + k_j Q_r) / sqrt(d) to the score of query i and key j, where
+    r is the bucket of the distance i - j; see `disentangled_buckets`. Each layer has its K and Q.
+    The last bucket has no end, so there is no maximum length.
+    """
+
+    tensors = 1
+    buckets: Tensor
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.reach = config.relative_distance
+        shape = (config.heads, config.head_dim, config.relative_buckets)
+        # [H, d, buckets] for each layer
+        self.keys, self.queries = (
+            nn.ParameterList(nn.Parameter(torch.randn(shape)) for _ in range(config.layers))
+            for _ in range(2)
+        )
+        self.register_buffer(  # of the distances -reach .. reach
+            "buckets", disentangled_buckets(config.relative_buckets, self.reach), persistent=False
+        )
+
+    def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
+        behind = positions[:, :, None] - positions[:, None, :]  # [B, S, S]: i - j
+        return (self.buckets[behind.clamp(-self.reach, self.reach) + self.reach][:, None],)
+
+    def bias(self, state: tuple[Tensor, ...], layer: int, query: Tensor, key: Tensor) -> Tensor:
+        buckets = state[0].expand(*query.shape[:3], -1)  # [B, H, S, S]
+        # Of each query and bucket, then of each key and bucket.
+        of_keys = (query @ self.keys[layer]).gather(-1, buckets)
+        of_queries = (key @ self.queries[layer]).gather(-1, buckets.transpose(-2, -1))
+        summed: Tensor = of_keys + of_queries.transpose(-2, -1)
+        return summed / math.sqrt(query.shape[-1])
+
+
 class Composed(Positions):
     """Several schemes that all act, each at its points; biases are summed."""
 
@@ -278,7 +316,13 @@ class Composed(Positions):
 
 POSITIONS: dict[
     str,
-    type[Nowhere] | type[Sinusoidal] | type[Learned] | type[Rope] | type[Alibi] | type[Relative],
+    type[Nowhere]
+    | type[Sinusoidal]
+    | type[Learned]
+    | type[Rope]
+    | type[Alibi]
+    | type[Relative]
+    | type[Disentangled],
 ] = {
     "none": Nowhere,
     "sinusoidal": Sinusoidal,
@@ -286,6 +330,7 @@ POSITIONS: dict[
     "rope": Rope,
     "alibi": Alibi,
     "relative": Relative,
+    "disentangled": Disentangled,
 }
 
 

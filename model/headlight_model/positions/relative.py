@@ -1,4 +1,4 @@
-"""Buckets of relative distances, which share a trained bias."""
+"""Buckets of relative distances, which share what is trained for them."""
 
 from __future__ import annotations
 
@@ -25,3 +25,24 @@ def relative_buckets(count: int, reach: int) -> Tensor:
     share = torch.log(distance.clamp(min=1).float() / exact) / math.log(reach / exact)
     far = (exact + (share * (half - exact)).long()).clamp(max=half - 1)
     return torch.where(distance < exact, distance, far) + half * (ahead > 0)
+
+
+def disentangled_buckets(count: int, reach: int) -> Tensor:
+    """Return the bucket of each distance i - j: int64 [2 reach + 1], for -reach .. reach.
+
+    After the code of DeBERTa's second version (He et al. 2021 describes the first, without
+    logarithms). Distance 0 has the bucket count / 2; keys ahead of the query have those before it.
+    Distances r up to e = count / 4 have one each, the others
+    e + ceil(ln(r / e) / ln((reach - 1) / e) * (e - 1)); all from `reach` on share the last.
+
+    In float32, as `relative_buckets`.
+    """
+    exact = count // 4
+    behind = torch.arange(-reach, reach + 1)
+    distance = behind.abs()
+    share = torch.log(distance.clamp(min=exact) / exact) / torch.log(
+        torch.tensor((reach - 1) / exact)
+    )
+    far = exact + (share * (exact - 1)).ceil().long()
+    bucket = torch.where(distance <= exact, distance, far) * behind.sign()
+    return (bucket + count // 2).clamp(0, count - 1)

@@ -166,5 +166,24 @@ def test_a_flag_that_no_code_reads_is_refused(
     assert not read("eurobert", **flag).causal
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"architectures": ["LlamaBidirectionalModel"]},
+        {"auto_map": {"AutoModel": "modeling_qwen3_bidirectional.Qwen3BidirectionalModel"}},
+        {"architectures": ["VoyageQwen3BidirectionalEmbedModel"], "is_causal": True},
+    ],
+)
+def test_a_class_that_is_bidirectional_by_name_decides(said: dict[str, Any]) -> None:
+    for word, pooling in (("avg", "mean"), ("cls", "cls"), ("last", "last")):
+        config = read("llama_bidirec", **said, pooling=word)
+        assert (config.causal, config.pooling) == (False, pooling)
+    assert read("llama_bidirec", **said).pooling == "mean"
+    with pytest.raises(Refused, match=r"pooling 'colbert' cannot be served; served are avg, cls"):
+        read("llama_bidirec", **said, pooling="colbert")
+    module = {"auto_map": {"AutoModel": "Bidirectional.Model"}, "is_causal": True}
+    assert read("llama_bidirec", **module).causal
+
+
 def test_an_encoder_with_custom_code_is_read_as_its_family() -> None:
     assert not read("eurobert", auto_map={"AutoModel": "modeling_eurobert.EuroBertModel"}).causal

@@ -57,7 +57,7 @@ def pytorch(encoder: Encoder, item: EncodeItem) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", ["rope", "learned", "alibi"])
+@pytest.mark.parametrize("kind", ["rope", "learned", "alibi", "disentangled"])
 def test_every_precision_is_within_its_declared_tolerance(
     kind: str, make_variants: MakeBundle, make_checkpoint: MakeBundle
 ) -> None:

@@ -24,7 +24,7 @@ from headlight_model.checkpoint import load_checkpoint
 from tests.conftest import MakeBundle
 from tests.factory import SCHEMES
 
-KINDS = (*SCHEMES, "causal")
+KINDS = (*SCHEMES, "causal", "disentangled")
 LIMITS = {"pooled": 1e-5, "tokens": 4e-5, "attention": 4e-5, "hidden": 4e-5}
 OpenRuntime = Callable[[str], Runtime]
 few = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])

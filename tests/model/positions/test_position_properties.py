@@ -16,7 +16,16 @@ from torch import Tensor
 from headlight_model.encoder import Encoder, EncoderOutput
 
 Build = Callable[..., Encoder]
-SCHEMES = ("none", "sinusoidal", "learned", "rope", "alibi", "relative", "rope+relative")
+SCHEMES = (
+    "none",
+    "sinusoidal",
+    "learned",
+    "rope",
+    "alibi",
+    "relative",
+    "rope+relative",
+    "disentangled",
+)
 CLOSE = 1e-5
 with_fixture = settings(
     max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -129,8 +129,8 @@ def test_an_unknown_or_repeated_scheme_is_refused_with_the_known_ones(
 ) -> None:
     with pytest.raises(
         ValueError,
-        match=rf"positions is '{re.escape(positions)}'; choose one of \['alibi', 'learned', "
-        r"'none', 'relative', .*, or different ones joined by \+",
+        match=rf"positions is '{re.escape(positions)}'; choose one of \['alibi', .*'none', "
+        r"'relative', .*, or different ones joined by \+",
     ):
         build_positions(config(positions=positions))
 

@@ -8,8 +8,8 @@ import torch
 
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
-from headlight_model.positions.position_schemes import Relative
-from headlight_model.positions.relative import relative_buckets
+from headlight_model.positions.position_schemes import Disentangled, Relative
+from headlight_model.positions.relative import disentangled_buckets, relative_buckets
 from tests.model.positions.biases import bias_at
 
 # The first distance of each bucket behind the query, of 32 buckets up to 128, as T5 and MPNet
@@ -73,3 +73,36 @@ def test_a_block_adds_the_bias_of_its_layer(encoder: Callable[..., Encoder]) -> 
         after = model(ids, fused=False).attention
     assert torch.equal(before[0], after[0])
     assert float((before[1] - after[1]).abs().max()) > 1e-2
+
+
+@pytest.mark.parametrize(("count", "reach"), [(512, 512), (32, 40), (8, 9)])
+def test_buckets_of_disentangled_attention_follow_the_formula(count: int, reach: int) -> None:
+    buckets, exact = disentangled_buckets(count, reach).tolist(), count // 4
+    assert buckets == sorted(buckets)
+    assert (buckets[0], buckets[reach], buckets[-1]) == (0, count // 2, count - 1)
+    for distance in range(1, reach):
+        share = math.log(distance / exact) / math.log((reach - 1) / exact) * (exact - 1)
+        if distance > exact and abs(share - round(share)) < 1e-5:
+            continue  # on an edge, where rounding decides
+        expected = distance if distance <= exact else exact + math.ceil(share)
+        assert buckets[reach + distance] == count // 2 + expected
+        assert buckets[reach - distance] == count // 2 - expected
+
+
+def test_disentangled_scores_are_those_of_content_and_position(
+    config: Callable[..., EncoderConfig],
+) -> None:
+    few = {"relative_buckets": 8, "relative_distance": 20}
+    scheme = Disentangled(config(positions="disentangled", **few))
+    at = torch.tensor([0, 1, 5, 50, 5000])
+    query, key = torch.randn(2, 1, 2, 5, 8)
+    bias = scheme.bias(scheme.prepare(at[None]), 1, query, key)[0]
+    for row, here in enumerate(at.tolist()):
+        for column, there in enumerate(at.tolist()):
+            behind = max(-20, min(20, here - there))
+            bucket = int(disentangled_buckets(8, 20)[behind + 20])
+            for head in range(2):
+                by_key = query[0, head, row] @ scheme.keys[1][head, :, bucket]
+                by_query = key[0, head, column] @ scheme.queries[1][head, :, bucket]
+                expected = (by_key + by_query) / math.sqrt(8)
+                torch.testing.assert_close(bias[head, row, column], expected)

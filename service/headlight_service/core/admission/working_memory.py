@@ -23,7 +23,8 @@ MIB = 1 << 20
 # OpenVINO fuses attention into one operation; the graph that returns it keeps those of each layer.
 # A GPU has them in its own memory, except those reduced here.
 MAPS = {"cpu": (4, 4, 1), "openvino": (1, 3, 4), "cuda": (0, 0, 1)}
-ALIBI_MAPS = 2  # of biases of each head
+# The same of what position schemes add to scores of each head.
+BIAS_MAPS = {"alibi": 2, "disentangled": 8}
 
 
 def text_bytes(architecture: Architecture, length: int, provider: str, *, attend: bool) -> int:
@@ -37,8 +38,8 @@ def text_bytes(architecture: Architecture, length: int, provider: str, *, attend
     """
     vectors, attention, layer = MAPS[provider]
     maps = attention + layer * architecture.layers if attend else vectors
-    if architecture.positions == "alibi" and provider != "cuda":
-        maps += ALIBI_MAPS
+    if provider != "cuda":
+        maps += sum(BIAS_MAPS.get(scheme, 0) for scheme in architecture.positions.split("+"))
     return maps * 4 * architecture.heads * length**2
 
 

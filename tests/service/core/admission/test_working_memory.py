@@ -37,8 +37,10 @@ MEASURED = [
     ("openvino", "rope", 3, False, 87),
     ("openvino", "rope", 3, True, 1394),
     ("openvino", "rope", 12, True, 4795),
+    ("cpu", "disentangled", 3, False, 866),
     ("openvino", "alibi", 3, False, 203),
     ("openvino", "alibi", 3, True, 1469),
+    ("openvino", "disentangled", 3, False, 778),
 ]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headlight.errors import NotFinite
 from headlight.extras import versions_text
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.manifest import Manifest, TokenizerLimit
@@ -200,16 +201,20 @@ def _proven(
     """Return the result with the rows of fp32.
 
     Raises:
-        ParityError: one is outside its tolerance; the message names the worst, and the versions of
-            the libraries that compute.
+        ParityError: one is outside its tolerance, or not finite; the message names the worst, and
+            the versions of the libraries that compute.
     """
-    result = dataclasses.replace(result, rows=measure(runtime, reference, progress))
+    versions = versions_text(*PACKAGES)
+    try:
+        result = dataclasses.replace(result, rows=measure(runtime, reference, progress))
+    except NotFinite as error:
+        raise ParityError(f"{error}, unlike PyTorch; {versions}", result) from error
     failed = [row for row in result.rows if not row.passed]
     if failed:
         worst = max(failed, key=lambda row: row.max_error / row.tolerance)
         message = (
             f"{worst.output} is off by {worst.max_error:.3g} ({worst.case}), "
-            f"tolerance {worst.tolerance:.3g}; {versions_text(*PACKAGES)}"
+            f"tolerance {worst.tolerance:.3g}; {versions}"
         )
         raise ParityError(message, result)
     return result

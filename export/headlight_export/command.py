@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import errno
+import functools
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from headlight.runtime.bundle.manifest import TASKS
 from headlight.runtime.bundle.manifest_fields import MANIFEST
 from headlight.runtime.tokenization.tokenizer_probe import NO_KIND
 from headlight_export.folders.model_folder import Refused
-from headlight_export.folders.origin import Origin, read_origin
+from headlight_export.folders.origin import Origin, check_settings, read_origin
 from headlight_export.hub.hub_download import download
 from headlight_export.hub.hub_errors import HubUnavailable
 from headlight_export.parity.parity_report import table
@@ -312,7 +313,8 @@ def _origin(options: argparse.Namespace, progress: Lines) -> Origin:
         revision = options.revision or DEFAULT_REVISION
         progress(DOWNLOAD)
         progress.tell(f"downloading {model}, revision {revision}")
-        folder = download(model, revision)
+        given = {"pooling": options.pooling, "task": options.task}
+        folder = download(model, revision, functools.partial(check_settings, **given))
         commit = folder.name
     elif options.revision is not None:
         raise Refused(f"--revision is for a Hub id; {model} is a folder")

@@ -6,6 +6,7 @@ The encoder never checks the family. A family's unique feature becomes an option
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -22,8 +23,10 @@ from headlight_export.families import (
     roberta,
     roformer,
 )
-from headlight_export.families.source import Config
+from headlight_export.families.source import Config, Unfit
+from headlight_export.families.unsupported import CAUSES
 from headlight_export.folders.model_folder import Refused
+from headlight_model.checkpoint import printable
 from headlight_model.encoder import Encoder
 
 
@@ -91,8 +94,57 @@ def family_of(config: Mapping[str, Any]) -> str:
     if name == "bert" and config.get("position_embedding_type") == "alibi":
         return "jina_bert"
     if name not in FAMILIES:
+        cause, code = CAUSES.get(name, ""), code_of(config)
+        why = (
+            f": {cause}" if cause else f", and the folder's code, {code}, is never run" * bool(code)
+        )
         raise Refused(
-            f"config.json: model_type {name!a:.40} is not a supported family; "
+            f"config.json: model_type {name!a:.40} is not a supported family{why}; "
             f"supported are {', '.join(sorted(FAMILIES))}"
         )
     return name
+
+
+def code_of(config: Mapping[str, Any]) -> str:
+    """Return the class of a folder's own code for the model, which is never run; empty: none."""
+    auto_map = config.get("auto_map")
+    names = auto_map if isinstance(auto_map, dict) else {}
+    return next(
+        (printable(str(names[key])) for key in names if str(key).startswith("AutoModel")), ""
+    )
+
+
+def convert(
+    family: str, config: Mapping[str, Any], tensors: dict[str, Tensor], longest: int | None
+) -> Encoder:
+    """Return the encoder of a family; the arguments are those of `Convert`.
+
+    Raises:
+        Refused: as there. If tensors do not fit, it mentions the folder's own code. Errors of our
+            encoder's config and of arithmetic are attributed to config.json.
+    """
+    try:
+        return FAMILIES[family](Config(config), tensors, longest)
+    except Unfit as error:
+        if not (code := code_of(config)):
+            raise
+        raise Unfit(
+            f"{error}; config.json names code of its own ({code}), "
+            "which may be another architecture"
+        ) from error
+    except Refused:
+        raise
+    except (ValueError, ArithmeticError) as error:
+        raise Refused(
+            f"config.json has values that do not go together: {error}; correct them"
+        ) from error
+
+
+def check_values(family: str, config: Mapping[str, Any]) -> None:
+    """Check the values of a config.json that its family reads before it reads weights.
+
+    Raises:
+        Refused: one cannot be served.
+    """
+    with contextlib.suppress(Unfit):  # of the first tensor, which is not there
+        convert(family, config, {}, None)

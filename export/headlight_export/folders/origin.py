@@ -123,6 +123,7 @@ class Origin:
         pair_template: of pairs; None: they are read as the tokenizer does.
         roles: how queries and documents are read, by role; empty: as any text.
         query_terms: weight of each term in queries; None: the model computes it.
+        folder: that was read.
         hub: model, revision and commit, if it came from the Hub.
     """
 
@@ -138,6 +139,7 @@ class Origin:
     pair_template: PairTemplate | None = None
     roles: Mapping[str, RoleRules] = dataclasses.field(default_factory=dict)
     query_terms: Floats | None = None
+    folder: Path = Path()
     hub: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -187,7 +189,7 @@ def read_origin(
             f"--max-length {max_length} leaves no token; give 1 or more, "
             "or leave it out for what the folder says"
         )
-    return _read_foreign(
+    origin = _read_foreign(
         recipe,
         config,
         pooling,
@@ -197,6 +199,7 @@ def read_origin(
         pair_template=pair_template,
         score_tokens=score_tokens,
     )
+    return dataclasses.replace(origin, folder=folder)
 
 
 def check_settings(folder: Path, *, pooling: str | None = None, task: str | None = None) -> None:
@@ -212,13 +215,13 @@ def check_settings(folder: Path, *, pooling: str | None = None, task: str | None
     if is_own(config):
         return
     family = family_of(config)
-    use = _use(recipe, family, config, pooling, task)
+    use = folder_use(recipe, family, config, pooling, task)
     check_values(family, config)
     if recipe.pooling is None and pooling is None and task is None and not any(use):
         check_use(recipe, config, causal=generates(config))
 
 
-def _use(
+def folder_use(
     recipe: Recipe, family: str, config: Mapping[str, Any], pooling: str | None, task: str | None
 ) -> FolderUse:
     """Return what heads of the folder give; the arguments are those of `_read_foreign`.
@@ -257,7 +260,7 @@ def _read_foreign(
 ) -> Origin:
     """Read a folder of Hugging Face or sentence-transformers; the arguments are as given."""
     family = family_of(config)
-    scores, weighs, matches = _use(recipe, family, config, pooling, task)
+    scores, weighs, matches = folder_use(recipe, family, config, pooling, task)
     heads = bge_m3.read_heads(recipe.transformer, family, task)
     tensors = read_tensors(recipe.transformer)
     pools = recipe.pooling is not None

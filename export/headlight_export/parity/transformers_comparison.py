@@ -34,6 +34,7 @@ LONGEST = 128  # tokens; wiring errors show in short texts, or at the ends of wi
 UNKNOWN = ("jina_bert",)  # families that transformers has no code for
 # Names in configs of NomicBERT's own code, and those of transformers. transformers reads the
 # tensors of such a folder, but not its sizes.
+OWN_SIZES = "n_embd"  # in the config of such a folder
 WORDS = {
     "n_embd": "hidden_size",
     "n_head": "num_attention_heads",
@@ -68,6 +69,10 @@ class Compared:
         return {"not_compared": self.why_not} if self.why_not else None
 
 
+class Disagreement(ValueError):
+    """Answers that differ from a library's by more than rounding."""
+
+
 class _CannotCompare(Exception):
     """A comparison that is not possible; the message has the reason."""
 
@@ -92,7 +97,7 @@ def against_transformers(
 
     Raises:
         Refused: transformers cannot open the folder.
-        ValueError: a distance is beyond rounding: the folder was read wrongly, and must not be
+        Disagreement: a distance is beyond rounding: the folder was read wrongly, and must not be
             served.
     """
     if family == OURS:
@@ -107,7 +112,7 @@ def against_transformers(
     try:
         model = (
             _open_own_words(folder, encoder.config)
-            if "n_embd" in read_config(folder)
+            if OWN_SIZES in read_config(folder)
             else _open(folder, encoder.config, generates=bool(score_tokens))
         )
     except _CannotCompare as reason:
@@ -126,7 +131,7 @@ def against_transformers(
             worst[output] = max(worst.get(output, 0.0), error)
     for output, error in worst.items():
         if not error <= max(FLOOR, SLACK * own_error[output]):
-            raise ValueError(
+            raise Disagreement(
                 f"{output} differ by {error:.3g} from transformers {transformers.__version__}; "
                 "this folder is read wrongly, please report its config.json"
             )
@@ -141,9 +146,8 @@ def _open(folder: Path, built: EncoderConfig, *, generates: bool) -> Any:
     use = "" if head is None else OF_TOKENS if head.each_token else CLASSIFIER
     use = GENERATES if generates else use
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    fields = read_config(folder)
-    if fields.get("use_bidirectional_attention") and fields.get("is_causal") is None:
-        config.is_causal = False  # as the folder's own code would; only it reads the former
+    if sees_both_ways(read_config(folder)):
+        config.is_causal = False
     if getattr(config, "pad_token_id", None) is None:  # it finds a text's end by the padding
         config.pad_token_id = built.pad_id
     options = {"attn_implementation": "eager", "dtype": torch.float32}
@@ -152,6 +156,11 @@ def _open(folder: Path, built: EncoderConfig, *, generates: bool) -> Any:
         .from_pretrained(folder, config=config, trust_remote_code=False, **options)
         .eval()
     )
+
+
+def sees_both_ways(fields: Mapping[str, Any]) -> bool:
+    """Return whether a config.json says so where only a folder's own code reads it."""
+    return bool(fields.get("use_bidirectional_attention")) and fields.get("is_causal") is None
 
 
 def _open_own_words(folder: Path, config: EncoderConfig) -> Any:

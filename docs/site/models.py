@@ -187,12 +187,13 @@ def _proof(model: Mapping[str, Any], row: Row, data: Mapping[str, Any]) -> str:
 
 def random_models() -> set[str]:
     """Return the names of the random models that tests/families compares."""
-    models, opened = (
-        (FAMILIES / f"{name}.py").read_text(encoding="utf-8") for name in ("models", "opened")
-    )
-    names = re.findall(r'^    "([\w-]+)": \(', models, re.MULTILINE)
-    [others] = re.findall(r"^NAMES = \(\*MODELS, (.*)\)$", opened, re.MULTILINE)
-    return {*names, *re.findall(r'"([\w-]+)"', others)}
+    files = (FAMILIES / f"{name}.py" for name in ("models", "described", "opened"))
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files if path.is_file())
+    tables = "\n".join(re.findall(r"^(?:NAMES|DESCRIBED) = .*$", text, re.MULTILINE))
+    return {
+        *re.findall(r'^    "([\w-]+)": \(', text, re.MULTILINE),
+        *re.findall(r'"([\w-]+)"', tables),
+    }
 
 
 def _known(name: str, sources: Mapping[str, str]) -> str:

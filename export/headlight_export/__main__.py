@@ -1,10 +1,11 @@
-"""Entry point of the exporter, `headlight export`.
+"""Entry points of the exporter, `headlight export` and `headlight verify`.
 
-A signal ends it in order, even while modules are being imported.
+A signal ends them in order, even while modules are being imported.
 """
 
 from __future__ import annotations
 
+import importlib
 import signal
 import sys
 from collections.abc import Sequence
@@ -30,16 +31,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: of the command line; None: those of the process.
     """
+    return run("export", "headlight_export.command", arguments)
+
+
+def run(name: str, module: str, arguments: Sequence[str] | None) -> int:
+    """Run `main` of a module as the command `name`; see `main`."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
         # Imports PyTorch, which takes seconds.
-        from headlight_export import command  # noqa: PLC0415
-
-        return command.main(arguments)
+        code: int = importlib.import_module(module).main(arguments)
     except Stopped as stopped:
-        print(f"export: {stopped}", file=sys.stderr)
+        print(f"{name}: {stopped}", file=sys.stderr)
         return stopped.code
+    return code
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:

@@ -6,9 +6,10 @@ import argparse
 import contextlib
 import dataclasses
 import errno
+import functools
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from headlight.command_parser import CommandParser, examples_text
@@ -19,11 +20,11 @@ from headlight.runtime.bundle.manifest import TASKS
 from headlight.runtime.bundle.manifest_fields import MANIFEST
 from headlight.runtime.tokenization.tokenizer_probe import NO_KIND
 from headlight_export.folders.model_folder import Refused
-from headlight_export.folders.origin import Origin, read_origin
+from headlight_export.folders.origin import Origin, check_settings, read_origin
 from headlight_export.hub.hub_download import download
 from headlight_export.hub.hub_errors import HubUnavailable
 from headlight_export.parity.parity_report import table
-from headlight_export.parity.transformers_comparison import Compared
+from headlight_export.parity.transformers_comparison import Compared, Disagreement
 from headlight_export.precision.conversion import PRECISIONS
 from headlight_export.precision.layer_search import table as search_table
 from headlight_export.precision.quality import table as quality_table
@@ -44,17 +45,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     fails for now. 2: invalid arguments or files.
     """
     options = command_parser().parse_args(arguments)
-    try:
+
+    def run() -> int:
         with _alone(options) as needed:
             return _run(options) if needed else 0
+
+    return reported("export", options.out.parent, run)
+
+
+def reported(name: str, folder: Path, run: Callable[[], int]) -> int:
+    """Run a command and return its exit code. An error is one line on standard error.
+
+    Args:
+        name: of the command.
+        folder: that it writes to.
+        run: returns the exit code.
+    """
+    try:
+        return run()
     except (HubUnavailable, NoSpace) as error:
-        print(f"export: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
+        return 1
+    except ParityError as error:
+        print(table(error.result.rows, error.result.own_error))
+        print(f"{name}: not written: {error}", file=sys.stderr)
         return 1
     except (OSError, ValueError, HeadlightError) as error:
         full = isinstance(error, OSError) and error.errno == errno.ENOSPC
-        problem = f"the disk is full; free some space for {options.out.parent}" if full else error
-        print(f"export: {problem}", file=sys.stderr)
-        return 1 if full else 2
+        problem = f"the disk is full; free some space for {folder}" if full else error
+        print(f"{name}: {problem}", file=sys.stderr)
+        return 1 if full or isinstance(error, Disagreement) else 2
 
 
 @contextlib.contextmanager
@@ -82,12 +102,7 @@ def _alone(options: argparse.Namespace) -> Iterator[bool]:
 def _run(options: argparse.Namespace) -> int:
     if not options.quiet:
         print(f"exporting {options.model}", flush=True)
-    try:
-        result = _export(options)
-    except ParityError as error:
-        print(table(error.result.rows, error.result.own_error))
-        print(f"export: not written: {error}", file=sys.stderr)
-        return 1
+    result = _export(options)
     if not options.quiet:
         _report(result)
         print(f"wrote {options.out}")
@@ -133,13 +148,14 @@ def command_parser() -> argparse.ArgumentParser:
         ),
         epilog=examples_text(EXAMPLES),
     )
-    _add_model(parser)
+    add_model(parser)
     _add_bundle(parser)
     _add_precisions(parser)
     return parser
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name a model and its parts; `read_model` reads it."""
     group = parser.add_argument_group("model")
     group.add_argument(
         "model",
@@ -270,19 +286,27 @@ def _add_precisions(parser: argparse.ArgumentParser) -> None:
 
 def _steps(options: argparse.Namespace) -> tuple[str, ...]:
     """Return the steps of an export with these options."""
-    on_hub = not Path(options.model).exists() and is_hub_id(options.model)
     return (
-        *((DOWNLOAD,) if on_hub else ()),
-        *STEPS,
+        *steps_of(options.model),
         *((RANGES,) if options.calibration else ()),
         *((VARIANTS,) if options.precision or options.provider else ()),
     )
 
 
+def steps_of(model: str) -> tuple[str, ...]:
+    """Return the steps of every export of a model."""
+    return (*((DOWNLOAD,) if _is_on_hub(model) else ()), *STEPS)
+
+
+def _is_on_hub(model: str) -> bool:
+    """Return whether a name is of the Hub. A folder of that name comes before a Hub id."""
+    return not Path(model).exists() and is_hub_id(model)
+
+
 def _export(options: argparse.Namespace) -> Exported:
     progress = Lines(_steps(options))
     try:
-        origin = _origin(options, progress)
+        origin = read_model(options, progress)
         progress.tell(f"task: {origin.task}" + (f" ({origin.why})" if origin.why else ""))
         progress.tell(origin.about)
         check_space(options.out, origin, len({*options.precision}))
@@ -302,17 +326,15 @@ def _export(options: argparse.Namespace) -> Exported:
         progress.close()
 
 
-def _origin(options: argparse.Namespace, progress: Lines) -> Origin:
-    """Return what the folder or the Hub holds. Messages name the Hub id, not where it is kept.
-
-    A folder of that name comes before a Hub id.
-    """
+def read_model(options: argparse.Namespace, progress: Lines) -> Origin:
+    """Return what the folder or the Hub holds. Messages name the Hub id, not where it is kept."""
     model, folder, commit = options.model, Path(options.model), ""
-    if on_hub := not folder.exists() and is_hub_id(model):
+    if on_hub := _is_on_hub(model):
         revision = options.revision or DEFAULT_REVISION
         progress(DOWNLOAD)
         progress.tell(f"downloading {model}, revision {revision}")
-        folder = download(model, revision)
+        given = {"pooling": options.pooling, "task": options.task}
+        folder = download(model, revision, functools.partial(check_settings, **given))
         commit = folder.name
     elif options.revision is not None:
         raise Refused(f"--revision is for a Hub id; {model} is a folder")

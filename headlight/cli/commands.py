@@ -1,4 +1,4 @@
-"""The command line: `headlight COMMAND`, except serve and export.
+"""The command line: `headlight COMMAND`, except serve, export and verify.
 
 Exit codes:
 
@@ -55,7 +55,7 @@ COMMANDS = {
     "ask a service": (
         *("embed", "rerank", "classify", "compare", "attend", "heads", "tokens", "info", "models"),
     ),
-    "be a service": ("serve", "export", "cache", "admin"),
+    "be a service": ("serve", "export", "verify", "cache", "admin"),
     "this machine": ("doctor", "completion"),
 }
 FIRST = """first commands to try:

@@ -29,7 +29,7 @@ def add_completion(commands: Any, top: CommandParser) -> None:
         usage="headlight completion bash|zsh",
         description=(
             "Print a script that completes commands and options in a shell: also those of\n"
-            "`headlight serve` and `headlight export`, if they are installed. For zsh,\n"
+            "`headlight serve`, `export` and `verify`, if they are installed. For zsh,\n"
             "~/.zshrc needs `fpath+=~/.zfunc` before `compinit`."
         ),
         epilog=examples_text(EXAMPLES),

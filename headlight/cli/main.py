@@ -1,7 +1,7 @@
 """Entry point of the command `headlight`.
 
-`headlight serve`, `headlight export` and `headlight info --resources` belong to other packages: the
-only upward imports. Each command loads its modules when it runs, because `headlight serve` sets
+`headlight serve`, `export`, `verify` and `info --resources` belong to other packages: the only
+upward imports. Each command loads its modules when it runs, because `headlight serve` sets
 variables that gRPC reads on import.
 """
 
@@ -40,6 +40,11 @@ PARTS = {
         "headlight_export.__main__",
         "headlight_export.command",
         "turn a model's folder or a Hub id into a bundle",
+    ),
+    "verify": Part(
+        "headlight_export.verify",
+        "headlight_export.verify_command",
+        "compare a model with PyTorch, transformers and sentence-transformers",
     ),
 }
 

@@ -73,7 +73,7 @@ def test_the_first_commands_to_try_serve_the_shipped_model(shell: Shell, tmp_pat
         assert "docs-rope" in answered.run("headlight info")
 
 
-@pytest.mark.parametrize("command", [*ASKING, "serve", "export", "doctor"])
+@pytest.mark.parametrize("command", [*ASKING, "serve", "export", "verify", "doctor"])
 def test_each_example_works(command: str, work: Shell, installed: Environment) -> None:
     if command == "embed":
         installed.install("parquet")  # one of its examples is of tables
@@ -105,5 +105,5 @@ def test_each_example_of_completion_works_once_its_extra_is_installed(
 def test_all_commands_are_here(shell: Shell) -> None:
     shown = shell.run("headlight --help")
     named = set(re.findall(r"^  ([a-z]+)  +\S", shown, re.MULTILINE)) - {"headlight"}
-    service = ("serve", "export", "cache", "admin")
+    service = ("serve", "export", "verify", "cache", "admin")
     assert named == {*ASKING, *SCORING, *service, "doctor", "completion"}

@@ -6,6 +6,7 @@ The encoder never checks the family. A family's unique feature becomes an option
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -28,8 +29,10 @@ from headlight_export.families import (
     roformer,
     t5,
 )
-from headlight_export.families.source import Config
+from headlight_export.families.source import Config, Unfit
+from headlight_export.families.unsupported import CAUSES
 from headlight_export.folders.model_folder import Refused
+from headlight_model.checkpoint import printable
 from headlight_model.encoder import Encoder
 
 
@@ -81,26 +84,7 @@ FAMILIES: dict[str, Convert] = {
     "umt5": t5.umt5,
     "xlm-roberta": roberta.convert,
 }
-# Families whose activations leave the range of float16. The library that trained T5 used bfloat16.
-BEYOND_FLOAT16 = ("mt5", "t5", "umt5")
-
-PER_LAYER = "each of its layers has embeddings of its own"
-# Families that may be taken for one of FAMILIES, and what is different.
-UNLIKE = {
-    **dict.fromkeys(("embedding_gemma2", "embedding_gemma2_text"), PER_LAYER),
-    "gemma": "of Gemma, only version 3 is read",
-    "gemma2": "it caps attention scores by a tanh",
-    "gemma3": "it reads images, too; save its language model alone, which is a gemma3_text",
-    **dict.fromkeys(("gemma3n", "gemma3n_text"), PER_LAYER),
-}
-# Families with a part that no encoder of ours has, and that part.
-UNSERVED = {
-    "nvembed": "pools by a latent attention layer",
-    "bidirectional_pplx_qwen3": "quantizes vectors inside the model",
-}
-
-# float16 is known not to hold their activations: transformers keeps a product of T5 in float32, and
-# Gemma 3's publisher excludes float16. Others are measured.
+# Families whose activations leave the range of float16: trained in bfloat16.
 BEYOND_FLOAT16 = frozenset({"gemma3_text", "mt5", "t5", "umt5"})
 
 
@@ -127,12 +111,58 @@ def family_of(config: Mapping[str, Any]) -> str:
     name = str(config.get("model_type", "")).replace("xlm_roberta", "xlm-roberta")
     if name == "bert" and config.get("position_embedding_type") == "alibi":
         return "jina_bert"
-    if name in UNSERVED:
-        raise Refused(f"config.json: model_type {name} {UNSERVED[name]}, which cannot be served")
     if name not in FAMILIES:
-        why = f" ({UNLIKE[name]})" if name in UNLIKE else ""
+        cause, code = CAUSES.get(name, ""), code_of(config)
+        why = (
+            f": {cause}" if cause else f", and the folder's code, {code}, is never run" * bool(code)
+        )
         raise Refused(
             f"config.json: model_type {name!a:.40} is not a supported family{why}; "
             f"supported are {', '.join(sorted(FAMILIES))}"
         )
     return name
+
+
+def code_of(config: Mapping[str, Any]) -> str:
+    """Return the class of a folder's own code for the model, which is never run; empty: none."""
+    auto_map = config.get("auto_map")
+    names = auto_map if isinstance(auto_map, dict) else {}
+    return next(
+        (printable(str(names[key])) for key in names if str(key).startswith("AutoModel")), ""
+    )
+
+
+def convert(
+    family: str, config: Config, tensors: dict[str, Tensor], longest: int | None
+) -> Encoder:
+    """Return the encoder of a family; the arguments are those of `Convert`.
+
+    Raises:
+        Refused: as there. If tensors do not fit, it mentions the folder's own code. Errors of our
+            encoder's config and of arithmetic are attributed to config.json.
+    """
+    try:
+        return FAMILIES[family](config, tensors, longest)
+    except Unfit as error:
+        if not (code := code_of(config.values)):
+            raise
+        raise Unfit(
+            f"{error}; config.json names code of its own ({code}), "
+            "which may be another architecture"
+        ) from error
+    except Refused:
+        raise
+    except (ValueError, ArithmeticError) as error:
+        raise Refused(
+            f"config.json has values that do not go together: {error}; correct them"
+        ) from error
+
+
+def check_values(family: str, config: Mapping[str, Any]) -> None:
+    """Check the values of a config.json that its family reads before it reads weights.
+
+    Raises:
+        Refused: one cannot be served.
+    """
+    with contextlib.suppress(Unfit):  # of the first tensor, which is not there
+        convert(family, Config(config), {}, None)

@@ -40,6 +40,14 @@ def table(config: Config, weights: Weights, *, unused: int, embedding_dim: int =
             f"config.json: pad_token_id is {unused - 1}, so max_position_embeddings leaves no "
             "position for a token; save the model again"
         )
+    built = EncoderConfig(
+        **common(config),
+        positions="learned",
+        activation=activation(config),
+        embedding_dim=embedding_dim,
+        trained_length=rows,
+        max_length=rows,
+    )
     kept = slice(unused, unused + rows)
     move_embeddings(
         weights,
@@ -53,14 +61,6 @@ def table(config: Config, weights: Weights, *, unused: int, embedding_dim: int =
         change=lambda table: table[kept],
     )
     move_blocks(config, weights, "encoder.layer.{}")
-    built = EncoderConfig(
-        **common(config),
-        positions="learned",
-        activation=activation(config),
-        embedding_dim=embedding_dim,
-        trained_length=rows,
-        max_length=rows,
-    )
     if built.embedding_width != built.dim:
         weights.move_linear("embedding_project", "embeddings_project")
     return weights.build(built)

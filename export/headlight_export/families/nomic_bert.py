@@ -32,6 +32,7 @@ DEMANDS = {
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
     """Convert a NomicBERT folder; see `headlight_export.families.Convert`."""
+    config.demand("moe_every_n_layers", (0,), "so that layers choose among experts; none may")
     for name, accepted in DEMANDS.items():
         config.demand(
             name, accepted, f"which this family is not served with; only {accepted[0]} is"

@@ -11,6 +11,11 @@ from headlight_model.encoder import Encoder
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
     """Convert a RoBERTa folder; see `headlight_export.families.Convert`."""
+    config.demand(
+        "lora_adaptations",
+        ([],),
+        "adapters for each task that its own code adds to the weights; only plain weights are read",
+    )
     weights = Weights(tensors, ("roberta.", "camembert."), (*bert.IDLE, "lm_head."))
     # The first token has position pad_token_id + 1; the rows before it are for padding.
     return bert.table(config, weights, unused=config.get(int, "pad_token_id", default=1) + 1)

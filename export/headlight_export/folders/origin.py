@@ -18,7 +18,7 @@ from torch import Tensor
 from headlight.runtime.bundle.pair_template import PairTemplate
 from headlight.runtime.bundle.roles import RoleRules
 from headlight.runtime.values import Floats
-from headlight_export.families import FAMILIES, family_of, is_own
+from headlight_export.families import check_values, convert, family_of, is_own
 from headlight_export.families.heads import (
     DECODERS,
     OF_TERMS,
@@ -28,7 +28,7 @@ from headlight_export.families.heads import (
     read_token_head,
 )
 from headlight_export.families.llama import bidirectional_by_name
-from headlight_export.families.source import COMPUTED, Config, Unfit
+from headlight_export.families.source import COMPUTED, Config
 from headlight_export.folders import bge_m3
 from headlight_export.folders.labels import activation_of, labels_of
 from headlight_export.folders.model_folder import Refused, check_readable, read_config, read_tensors
@@ -39,13 +39,14 @@ from headlight_export.folders.pair_template import (
     template_from_file,
     template_from_folder,
 )
-from headlight_export.folders.pooling_choice import with_pooling
+from headlight_export.folders.pooling_choice import check_use, with_pooling
 from headlight_export.folders.router_folder import query_rules, read_query_terms
 from headlight_export.folders.sentence_folder import MODULES, DenseLayer, Recipe, read_recipe
 from headlight_export.folders.task import (
     GENERATES,
     OF_TOKENS,
     STANFORD,
+    generates,
     matches_tokens,
     other_use,
     scored,
@@ -87,6 +88,20 @@ class FolderHead(NamedTuple):
     pooling: str
 
 
+class FolderUse(NamedTuple):
+    """What a folder's own heads give.
+
+    Attributes:
+        scores: class of the model whose head gives scores; None: none does.
+        terms: whether one weights the terms of the vocabulary.
+        matches: whether each token has a vector, to be matched one by one.
+    """
+
+    scores: str | None
+    terms: bool
+    matches: bool
+
+
 class FolderTerms(NamedTuple):
     """A head for the terms of the vocabulary, read from a folder: our config, and its tensors."""
 
@@ -111,6 +126,7 @@ class Origin:
         pair_template: of pairs; None: they are read as the tokenizer does.
         roles: how queries and documents are read, by role; empty: as any text.
         query_terms: weight of each term in queries; None: the model computes it.
+        folder: that was read.
         hub: model, revision and commit, if it came from the Hub.
     """
 
@@ -126,6 +142,7 @@ class Origin:
     pair_template: PairTemplate | None = None
     roles: Mapping[str, RoleRules] = dataclasses.field(default_factory=dict)
     query_terms: Floats | None = None
+    folder: Path = Path()
     hub: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -175,7 +192,7 @@ def read_origin(
             f"--max-length {max_length} leaves no token; give 1 or more, "
             "or leave it out for what the folder says"
         )
-    return _read_foreign(
+    origin = _read_foreign(
         recipe,
         config,
         pooling,
@@ -184,6 +201,52 @@ def read_origin(
         ids_only=ids_only,
         pair_template=pair_template,
         score_tokens=score_tokens,
+    )
+    return dataclasses.replace(origin, folder=folder)
+
+
+def check_settings(folder: Path, *, pooling: str | None = None, task: str | None = None) -> None:
+    """Check all that the settings of a folder say, before its weights are there.
+
+    The arguments are those of `read_origin`.
+
+    Raises:
+        Refused: as there.
+    """
+    recipe = read_recipe(folder)
+    config = read_config(recipe.transformer)
+    if is_own(config):
+        return
+    family = family_of(config)
+    use = folder_use(recipe, family, config, pooling, task)
+    check_values(family, config)
+    if recipe.pooling is None and pooling is None and task is None and not any(use):
+        check_use(recipe, config, causal=generates(config))
+
+
+def folder_use(
+    recipe: Recipe, family: str, config: Mapping[str, Any], pooling: str | None, task: str | None
+) -> FolderUse:
+    """Return what heads of the folder give; the arguments are those of `_read_foreign`.
+
+    Raises:
+        Refused: such a head is not read for the family, or as `scored` and the like.
+    """
+    pools = recipe.pooling is not None
+    use = FolderUse(
+        scored(recipe.kind, config, pooling, task, pools=pools),
+        weights_terms(recipe.kind, config, pooling, task),
+        matches_tokens(recipe.kind, pooling, task),
+    )
+    if use.scores is not None and family not in OF_TEXTS:
+        what = f"{printable(use.scores)} gives scores, and heads are"
+    elif use.terms and family not in OF_TERMS:
+        what = "heads for the terms of a vocabulary are"
+    else:
+        return use
+    raise Refused(
+        f"{what} not read for {family} yet; if its vectors are wanted, export with --task embed "
+        "and --pooling mean, cls or last"
     )
 
 
@@ -200,14 +263,12 @@ def _read_foreign(
 ) -> Origin:
     """Read a folder of Hugging Face or sentence-transformers; the arguments are as given."""
     family = family_of(config)
-    pools = recipe.pooling is not None
-    scores = scored(recipe.kind, config, pooling, task, pools=pools)
+    scores, weighs, matches = folder_use(recipe, family, config, pooling, task)
     heads = bge_m3.read_heads(recipe.transformer, family, task)
     tensors = read_tensors(recipe.transformer)
-    matches = matches_tokens(recipe.kind, pooling, task)
+    pools, fields = recipe.pooling is not None, Config(config)
     recipe = _with_projection(recipe, config, tensors, matches=matches)
-    fields = Config(config)
-    encoder = _convert(family, fields, tensors, max_length)
+    encoder = convert(family, fields, tensors, max_length)
     tokenizer = None if ids_only else _read_tokenizer(recipe)
     pooling_source, head, rules = (
         _pooling_source(recipe, config, pooling),
@@ -223,7 +284,7 @@ def _read_foreign(
     elif score_tokens:
         raise Refused("--score-tokens is for decoders that rerank by two tokens; leave it out")
     terms = None
-    if weights_terms(recipe.kind, config, pooling, task):
+    if weighs:
         terms = _read_terms(family, config, tensors, encoder, recipe)
         recipe, pooling_source = dataclasses.replace(recipe, pooling="mean"), "of no output"
     elif matches:
@@ -397,11 +458,6 @@ def _read_head(
     tokens: tuple[int, ...],
 ) -> FolderHead:
     """Return the head for scores of a folder whose model is of the class `scores`."""
-    if family not in OF_TEXTS:
-        raise Refused(
-            f"{printable(scores)} gives scores, and heads are not read for {family} yet; if its "
-            "vectors are wanted, export with --task embed and --pooling mean, cls or last"
-        )
     each_token = scores.endswith(OF_TOKENS)
     if tokens:
         source = read_token_head(family, tensors, encoder, tokens)
@@ -425,11 +481,6 @@ def _read_terms(
     recipe: Recipe,
 ) -> FolderTerms:
     """Return the head for terms of a folder."""
-    if family not in OF_TERMS:
-        raise Refused(
-            f"heads for the terms of a vocabulary are not read for {family} yet; if vectors are "
-            "wanted, export with --task embed and --pooling mean, cls or last"
-        )
     layers, tied, state = read_term_head(family, Config(config), tensors, encoder)
     pooling, logarithms = recipe.terms or ("max", 1)
     head = TermHead(layers=layers, tied=tied, pooling=pooling, logarithms=logarithms)
@@ -458,39 +509,6 @@ def _read_tokenizer(recipe: Recipe) -> str:
             "send token ids"
         )
     return tokenizer
-
-
-def _convert(
-    family: str, config: Config, tensors: dict[str, Tensor], longest: int | None
-) -> Encoder:
-    """Return the encoder of a family.
-
-    Raises:
-        Refused: if tensors do not fit, it mentions the folder's own code. Errors of our encoder's
-            config and of arithmetic are attributed to config.json.
-    """
-    try:
-        return FAMILIES[family](config, tensors, longest)
-    except Unfit as error:
-        auto_map = config.values.get("auto_map")
-        names = (
-            [auto_map[key] for key in auto_map if str(key).startswith("AutoModel")]
-            if isinstance(auto_map, dict)
-            else []
-        )
-        if not names:
-            raise
-        code = printable(str(names[0]))
-        raise Refused(
-            f"{error}; config.json names code of its own ({code}), "
-            "which may be another architecture"
-        ) from error
-    except Refused:
-        raise
-    except (ValueError, ArithmeticError) as error:
-        raise Refused(
-            f"config.json has values that do not go together: {error}; correct them"
-        ) from error
 
 
 def _read_own(folder: Path) -> Origin:

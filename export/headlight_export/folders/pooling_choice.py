@@ -35,23 +35,23 @@ def with_pooling(
             )
         return recipe
     if requested is None and not for_vectors:
-        _check_use(recipe, config, built)
+        check_use(recipe, config, causal=built.causal)
     return dataclasses.replace(recipe, pooling=requested or built.pooling)
 
 
-def _check_use(recipe: Recipe, config: dict[str, Any], built: EncoderConfig) -> None:
-    """Check that the model was trained for vectors.
+def check_use(recipe: Recipe, config: dict[str, Any], *, causal: bool) -> None:
+    """Check that the model of a folder without a pooling was trained for vectors.
 
     Raises:
         Refused: it was not. The message has the option that exports it anyway.
     """
     if other := other_use(recipe.kind, config):
-        poolings = "last" if built.causal else "mean or cls"
+        poolings = "last" if causal else "mean or cls"
         raise Refused(
             f"{other}, which is not exported yet, and the folder names no pooling; "
             f"if its vectors are wanted, export with --pooling {poolings}"
         )
-    if built.causal:
+    if causal:
         architectures = config.get("architectures")
         names = (
             [printable(str(name)) for name in architectures]

@@ -13,22 +13,22 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # before huggingface_hub
 
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.utils.tqdm import tqdm
 
-from headlight_export.families import family_of, is_own
 from headlight_export.folders.bge_m3 import HEADS
 from headlight_export.folders.model_folder import (
     INDEX,
     WEIGHTS,
     Refused,
-    read_config,
     shards,
 )
 from headlight_export.folders.multi_vector_folder import METADATA
+from headlight_export.folders.origin import check_settings
 from headlight_export.folders.sentence_folder import transformer_folder
 from headlight_export.hub.hub_errors import explained
 
@@ -54,25 +54,28 @@ class _Bar(tqdm):
         super().__init__(*arguments, **options)  # type: ignore[no-untyped-call]
 
 
-def download(model: str, revision: str) -> Path:
+def download(model: str, revision: str, check: Callable[[Path], object] = check_settings) -> Path:
     """Download a model, and return its folder, whose name is the commit.
 
     Args:
         model: Hub id, `org/name`.
         revision: a branch, a tag or a commit.
+        check: called with the folder of its settings, before the weights are fetched.
 
     Raises:
-        Refused: the Hub has no such model or revision, or nothing in it can be exported.
+        Refused: the Hub has no such model or revision, or nothing in it can be exported; or as
+            `check` does.
         OSError: the Hub cannot be reached or refuses for now, or the disk is full.
     """
     # The library logs what it then raises.
     logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
     with explained(model, revision):
         folder = _fetch(model, revision, SETTINGS)
+        try:
+            check(folder)
+        except ValueError as error:
+            raise Refused(str(error).replace(str(folder), model)) from error
         transformer = transformer_folder(folder)
-        config = read_config(transformer)
-        if not is_own(config):
-            family_of(config)
         place = "" if transformer == folder else f"{transformer.relative_to(folder)}/"
         names = [*shards(transformer)] if (transformer / INDEX).is_file() else [WEIGHTS]
         folder = _fetch(model, folder.name, [f"{place}{name}" for name in names])

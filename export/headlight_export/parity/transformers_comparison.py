@@ -38,6 +38,7 @@ WITH_DECODER = ("mt5", "t5", "umt5")  # families of which transformers opens a d
 ENCODER = "ForTextEncoding"  # of its classes without one
 # Names in configs of NomicBERT's own code, and those of transformers. transformers reads the
 # tensors of such a folder, but not its sizes.
+OWN_SIZES = "n_embd"  # in the config of such a folder
 WORDS = {
     "n_embd": "hidden_size",
     "n_head": "num_attention_heads",
@@ -72,6 +73,10 @@ class Compared:
         return {"not_compared": self.why_not} if self.why_not else None
 
 
+class Disagreement(ValueError):
+    """Answers that differ from a library's by more than rounding."""
+
+
 class _CannotCompare(Exception):
     """A comparison that is not possible; the message has the reason."""
 
@@ -96,7 +101,7 @@ def against_transformers(
 
     Raises:
         Refused: transformers cannot open the folder.
-        ValueError: a distance is beyond rounding: the folder was read wrongly, and must not be
+        Disagreement: a distance is beyond rounding: the folder was read wrongly, and must not be
             served.
     """
     if family == OURS:
@@ -111,7 +116,7 @@ def against_transformers(
     try:
         model = (
             _open_own_words(folder, encoder.config)
-            if family == "nomic_bert" and "n_embd" in read_config(folder)
+            if family == "nomic_bert" and OWN_SIZES in read_config(folder)
             else _open(folder, encoder.config, generates=bool(score_tokens))
         )
     except _CannotCompare as reason:
@@ -130,7 +135,7 @@ def against_transformers(
             worst[output] = max(worst.get(output, 0.0), error)
     for output, error in worst.items():
         if not error <= max(FLOOR, SLACK * own_error[output]):
-            raise ValueError(
+            raise Disagreement(
                 f"{output} differ by {error:.3g} from transformers {transformers.__version__}; "
                 "this folder is read wrongly, please report its config.json"
             )
@@ -139,22 +144,13 @@ def against_transformers(
 
 def _open(folder: Path, built: EncoderConfig, *, generates: bool) -> Any:
     import transformers  # noqa: PLC0415
-    from transformers import AutoConfig  # noqa: PLC0415
 
     head = built.score_head
+    if head is not None and read_config(folder)["model_type"] == POOLED_DECODER:
+        raise _CannotCompare(f"it has no code for the head of {POOLED_DECODER}")
     use = "" if head is None else OF_TOKENS if head.each_token else CLASSIFIER
     use = GENERATES if generates else use
-    fields = read_config(folder)
-    if fields["model_type"] == POOLED_DECODER and head is not None:
-        raise _CannotCompare(f"it has no code for the head of {POOLED_DECODER}")
-    if fields["model_type"] in CONFIGS:
-        config = CONFIGS[fields["model_type"]](fields)
-    else:
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    reads = hasattr(type(config)(), "use_bidirectional_attention")
-    says = fields.get("use_bidirectional_attention") and fields.get("is_causal") is None
-    if (says and not reads) or bidirectional_by_name(fields):
-        config.is_causal = False  # as the folder's own code does, which alone reads these
+    config = config_of(folder)
     if config.model_type in WITH_DECODER:
         use = ENCODER
     if getattr(config, "pad_token_id", None) is None:  # it finds a text's end by the padding
@@ -165,6 +161,22 @@ def _open(folder: Path, built: EncoderConfig, *, generates: bool) -> Any:
         .from_pretrained(folder, config=config, trust_remote_code=False, **options)
         .eval()
     )
+
+
+def config_of(folder: Path) -> Any:
+    """Return the config of transformers for a folder. Raises _CannotCompare: it has none."""
+    from transformers import AutoConfig  # noqa: PLC0415
+
+    fields = read_config(folder)
+    if fields["model_type"] in CONFIGS:
+        config = CONFIGS[fields["model_type"]](fields)
+    else:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    reads = hasattr(type(config)(), "use_bidirectional_attention")
+    says = fields.get("use_bidirectional_attention") and fields.get("is_causal") is None
+    if (says and not reads) or bidirectional_by_name(fields):
+        config.is_causal = False  # as the folder's own code does, which alone reads these
+    return config
 
 
 def _gte_config(fields: Mapping[str, Any]) -> Any:

@@ -82,19 +82,6 @@ def known_variants(
     return list(variants)
 
 
-def check_family(variants: Collection[Variant], family: str) -> None:
-    """Check that the precisions suit a key of `headlight_export.families.FAMILIES`.
-
-    Raises:
-        ValueError: one does not.
-    """
-    if (CPU, "fp16") in variants and family in BEYOND_FLOAT16:
-        raise ValueError(
-            f"--precision fp16: the feed-forward networks of {family} give numbers beyond "
-            "float16's range, 65,504, and its vectors would not be finite; choose bf16"
-        )
-
-
 def _check_target(keep_nearest: float, variants: Collection[Variant]) -> None:
     if not 0 < keep_nearest <= 1:
         raise ValueError(

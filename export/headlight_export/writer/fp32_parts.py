@@ -51,24 +51,7 @@ def write_parts(
     if origin.query_terms is not None:
         np.savez(draft / QUERY_TERMS, weights=origin.query_terms)
     config, limits = origin.encoder.config, tolerances(own_error)
-    head, vectors = config.score_head, config.multi_vector_head
-    # Pooled vectors of a model that was trained for something else compare nothing.
-    left = () if origin.task == "embed" else ("pooled", "spans")
-    architecture = Architecture(
-        positions=config.positions,
-        layers=config.layers,
-        heads=config.heads,
-        dim=config.dim,
-        pooled_dim=config.pooled_dim,
-        vocab_size=config.vocab_size,
-        segments=config.segments,
-        labels=0 if head is None else len(head.labels),
-        token_labels=head is not None and head.each_token,
-        causal=config.causal,
-        terms=config.term_head is not None or config.token_weight_head is not None,
-        token_terms=config.token_weight_head is not None,
-        multi_vector_dim=0 if vectors is None else vectors.layers[-1].width,
-    )
+    architecture = architecture_of(config)
     rounding = reference.own_rounding(SEED)
     rounded = {output: max(SLACK * error, limits[output]) for output, error in rounding.items()}
     return Manifest(
@@ -91,14 +74,10 @@ def write_parts(
         tokenizer=TOKENIZER if has_tokenizer else None,
         files={},
         source=_source(origin),
-        outputs=tuple(
-            name
-            for name in GRAPH_ROLES
-            if name not in left and (name not in OUTPUTS or OUTPUTS[name].given_by(architecture))
-        ),
+        outputs=outputs_of(origin.task, architecture),
         task=origin.task,
-        labels=() if head is None else head.labels,
-        activation="" if head is None else head.activation,
+        labels=() if config.score_head is None else config.score_head.labels,
+        activation="" if config.score_head is None else config.score_head.activation,
         prompts=origin.recipe.prompts,
         default_prompt=origin.recipe.default_prompt,
         include_prompt=config.include_prompt,
@@ -108,6 +87,37 @@ def write_parts(
         dimensions=tuple(n for n in origin.recipe.dimensions if n <= config.pooled_dim),
         similarity=origin.recipe.similarity,
         dense_layers=len(config.dense),
+    )
+
+
+def architecture_of(config: EncoderConfig) -> Architecture:
+    """Return the architecture of an encoder, as a manifest has it."""
+    head, vectors = config.score_head, config.multi_vector_head
+    return Architecture(
+        positions=config.positions,
+        layers=config.layers,
+        heads=config.heads,
+        dim=config.dim,
+        pooled_dim=config.pooled_dim,
+        vocab_size=config.vocab_size,
+        segments=config.segments,
+        labels=0 if head is None else len(head.labels),
+        token_labels=head is not None and head.each_token,
+        causal=config.causal,
+        terms=config.term_head is not None or config.token_weight_head is not None,
+        token_terms=config.token_weight_head is not None,
+        multi_vector_dim=0 if vectors is None else vectors.layers[-1].width,
+    )
+
+
+def outputs_of(task: str, architecture: Architecture) -> tuple[str, ...]:
+    """Return the outputs of a model for a task."""
+    # Pooled vectors of a model that was trained for something else compare nothing.
+    left = () if task == "embed" else ("pooled", "spans")
+    return tuple(
+        name
+        for name in GRAPH_ROLES
+        if name not in left and (name not in OUTPUTS or OUTPUTS[name].given_by(architecture))
     )
 
 

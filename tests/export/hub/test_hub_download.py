@@ -75,7 +75,7 @@ def test_modules_of_sentence_transformers_are_fetched(hub: Hub) -> None:
         {"type": f"sentence_transformers.models.{kind}", "path": place} for place, kind in places
     ]
     (folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
-    found = download(TINY, "main")
+    found = download(TINY, "main", check=lambda _: None)  # no settings
     fetched = {str(path.relative_to(found)) for path in found.rglob("*") if path.is_file()}
     assert fetched == {
         "modules.json",
@@ -97,6 +97,11 @@ def test_a_connection_that_breaks_off_is_resumed_where_it_was(
 
 def unknown_family(tiny: Repository, _: pytest.MonkeyPatch) -> None:
     configure(tiny, model_type="xlnet")
+
+
+def says(**changes: object) -> Change:
+    """Change config.json."""
+    return lambda tiny, _: configure(tiny, **changes)
 
 
 def without_safetensors(tiny: Repository, _: pytest.MonkeyPatch) -> None:
@@ -124,6 +129,32 @@ def other_revision(tiny: Repository, _: pytest.MonkeyPatch) -> None:
     ("change", "message"),
     [
         (unknown_family, "model_type 'xlnet' is not a supported family; supported are bert, "),
+        (
+            says(model_type="albert"),
+            "'albert' is not a supported family: its layers share weights; supported are bert, ",
+        ),
+        (
+            says(model_type="own", auto_map={"AutoModel": "code.Model"}),
+            "not a supported family, and the folder's code, code.Model, is never run; supported",
+        ),
+        (says(is_decoder=True), "is_decoder is True, which makes it causal"),
+        (says(architectures=["BertForMaskedLM"]), "fills masks, .* export with --pooling mean or"),
+        (
+            says(model_type="qwen3", architectures=["Qwen3ForCausalLM"]),
+            "Qwen3ForCausalLM is a decoder with a generation head .* --pooling last",
+        ),
+        (
+            says(model_type="roformer", architectures=["RoFormerForSequenceClassification"]),
+            "heads are not read for roformer yet; .* --task embed",
+        ),
+        (
+            says(model_type="xlm-roberta", lora_adaptations=["retrieval.query"]),
+            "lora_adaptations is .*, adapters for each task",
+        ),
+        (
+            says(model_type="nomic_bert", moe_every_n_layers=2),
+            "moe_every_n_layers is 2, so that layers choose among experts",
+        ),
         (without_safetensors, "only pytorch_model.bin, which is never read; name a revision"),
         (private, "there is no model org/tiny on the Hub, .* set HF_TOKEN if it is private"),
         (gated, "org/tiny is gated: accept its terms on its page, and set HF_TOKEN"),

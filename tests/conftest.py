@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from headlight.runtime import Runtime
+from tests import graph_operators
 from tests.drawing import load_profiles
 from tests.factory import kind_config, write_checkpoint
 from tests.once import once
@@ -22,6 +23,7 @@ MakeBundle = Callable[[str], Path]
 # What services and runtimes measure is kept there, and not in the home of whoever runs the tests.
 CACHE = tempfile.TemporaryDirectory(prefix="headlight-cache-")
 os.environ["HEADLIGHT_CACHE"] = CACHE.name
+graph_operators.build_once()
 load_profiles()  # before any test is defined, which takes over what is true by then
 # A shell starts what runs in its background with SIGINT ignored, and processes inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -27,8 +27,10 @@ def load_profiles() -> None:
     )
     settings.load_profile("steady")
     if literals := getattr(providers, LITERALS, None):
+        from hypothesis.internal.constants_ast import Constants
+
         setattr(
             providers,
             LITERALS,
-            lambda: type(literals())() if settings().derandomize else literals(),
+            lambda: Constants() if settings().derandomize else literals(),
         )

@@ -52,7 +52,7 @@ def tagger() -> EncoderConfig:
 def decoder() -> EncoderConfig:
     """Return the config of a causal cross-encoder; its pairs need a template."""
     head = ScoreHead(layers=(Dense(width=1),), labels=("relevance",), activation="sigmoid")
-    return scoring(head, positions="rope", pooling="last", causal=True)
+    return scoring(head, positions="rope", pooling="last", causal=True, layers=1)
 
 
 def sparse() -> EncoderConfig:

@@ -17,7 +17,7 @@ VOCABULARY = 83
 SIZES: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 30,
-    "num_hidden_layers": 3,
+    "num_hidden_layers": 2,
     "num_attention_heads": 3,
     "intermediate_size": 44,
     "max_position_embeddings": 96,
@@ -32,7 +32,7 @@ GROUPED = ROTARY | {
 DISTILBERT: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "dim": 30,
-    "n_layers": 3,
+    "n_layers": 2,
     "n_heads": 3,
     "hidden_dim": 44,
     "max_position_embeddings": 96,

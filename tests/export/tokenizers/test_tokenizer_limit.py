@@ -25,9 +25,8 @@ SLOW = {"type": "Replace", "pattern": {"Regex": r"\n(?!\s*\n)"}, "content": "x"}
 def test_a_bundle_declares_the_limit_of_its_tokenizer(bundle_path: Path) -> None:
     manifest = Bundle(bundle_path).manifest
     limit = manifest.tokenizer_limit
-    assert limit is not None
+    assert limit == TokenizerLimit(max_characters=65_536, worst="none")
     assert limit.max_characters >= 4 * manifest.max_length
-    assert limit.worst == "one long word"  # the test model has words of 10,000 characters
     tokenizer = Runtime(bundle_path, threads=1).tokenizer
     assert tokenizer is not None
     assert tokenizer.encode("a" * limit.max_characters, limit=False).original_length > 0

@@ -44,9 +44,16 @@ def test_the_largest_are_kept_by_ascending_term(weights: Floats, most: int, leas
 
 
 def test_terms_of_queries_may_have_weights_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bundle = scorers.write(tmp_path / "model", scorers.sparse(), QUERY, STATIC)
+    import onnx
+
+    from headlight_export.writer import fp32_parts
+
+    traced = onnx.load(scorers.bundle(tmp_path_factory, "sparse") / "attend.onnx")
+    with monkeypatch.context() as patch:  # tracing takes seconds
+        patch.setattr(fp32_parts, "trace", lambda _: traced)
+        bundle = scorers.write(tmp_path / "model", scorers.sparse(), QUERY, STATIC)
     with Runtime(bundle, threads=1) as runtime:
         [document] = runtime.encode_sparse("abba", role="document")
         [unset] = runtime.encode_sparse("abba")

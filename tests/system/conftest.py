@@ -1,4 +1,4 @@
-"""One running service for each shipped model and one browser.
+"""One running service for each shipped model and for a reranker, and one browser.
 
 For tests that do not change them.
 """
@@ -14,6 +14,7 @@ from headlight import Attention, Client
 from headlight.web.page import attention_page
 from headlight_model.checkpoint import load_checkpoint
 from headlight_model.encoder import Encoder
+from tests import scorers
 from tests.conftest import MakeBundle
 from tests.factory import KINDS, with_options
 from tests.system.browser import Browser
@@ -48,6 +49,13 @@ def rope() -> Iterator[Service]:
 @pytest.fixture(scope="session")
 def sinusoidal() -> Iterator[Service]:
     with Service(bundle_of("docs-sinusoidal")) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def reranker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service of a small model with random weights that scores pairs."""
+    with Service(scorers.bundle(tmp_path_factory, "reranker")) as service:
         yield service
 
 

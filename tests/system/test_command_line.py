@@ -23,7 +23,6 @@ import pytest
 
 from headlight.cli import commands
 from headlight.cli.main import PARTS
-from tests import scorers
 from tests.help_examples import examples, write_texts
 from tests.ports import free_address
 from tests.shipped import DIM
@@ -80,12 +79,6 @@ def shell(line: str, environment: Mapping[str, str]) -> subprocess.CompletedProc
     )
 
 
-@pytest.fixture(scope="module")
-def ranking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with Service(scorers.bundle(tmp_path_factory, "reranker")) as service:
-        yield service
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_example_of_a_help_works(
     command: str,
@@ -96,7 +89,7 @@ def test_every_example_of_a_help_works(
 ) -> None:
     """In this process, which saves the start of another, unless the line needs a shell."""
     if command in ("rerank", "classify"):
-        environment["HEADLIGHT_TARGET"] = request.getfixturevalue("ranking").target
+        environment["HEADLIGHT_TARGET"] = request.getfixturevalue("reranker").target
     assert exit_code(*command.split(), "--help") == 0
     found = examples(capsys.readouterr().out)
     assert found

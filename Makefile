@@ -9,6 +9,8 @@ NOX := $(VENV)/bin/nox --session
 # ONNX Runtime's Linux builds may send usage reports; this disables them.
 export ORT_DISABLE_TELEMETRY := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# With it, each process that the tests start would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 EXTRAS := runtime,openvino,serve,parquet,plot,completion,train,export,int8,dev
 SETUP := $(VENV)/.installed

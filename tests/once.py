@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+# Variable with a folder for the data of several runs of the same sources, as of `.ci/run`.
+SHARED = "TESTS_MADE"
+
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
     """Return a folder of this name, made by the first process while others wait.
@@ -24,12 +27,12 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], obje
 
 
 def place_of(factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that all processes of a run share."""
+    """Return the folder that all processes of a run share, or that the environment names."""
     base = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent  # each process has a folder of its own in that of the run
-    made = base / "made"
-    made.mkdir(exist_ok=True)
+    made = Path(os.environ.get(SHARED) or base / "made")
+    made.mkdir(parents=True, exist_ok=True)
     return made
 
 

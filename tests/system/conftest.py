@@ -1,4 +1,4 @@
-"""One running service for each shipped model and one browser.
+"""One running service for each shipped model and for a reranker, and one browser.
 
 For tests that do not change them.
 """
@@ -6,7 +6,6 @@ For tests that do not change them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,9 @@ from headlight import Attention, Client
 from headlight.web.page import attention_page
 from headlight_model.checkpoint import load_checkpoint
 from headlight_model.encoder import Encoder
-from tests.factory import KINDS
-from tests.once import place_of
-from tests.system import making
+from tests import scorers
+from tests.conftest import MakeBundle
+from tests.factory import KINDS, with_options
 from tests.system.browser import Browser
 from tests.system.pages import LONG, MIDDLE, SHORT
 from tests.system.processes import ROOT, Service
@@ -53,6 +52,13 @@ def sinusoidal() -> Iterator[Service]:
         yield service
 
 
+@pytest.fixture(scope="session")
+def reranker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service of a small model with random weights that scores pairs."""
+    with Service(scorers.bundle(tmp_path_factory, "reranker")) as service:
+        yield service
+
+
 @pytest.fixture(scope="session", params=MODELS)
 def served(request: pytest.FixtureRequest) -> tuple[str, Service]:
     """Return each model in turn: its name and the service that has it."""
@@ -62,31 +68,24 @@ def served(request: pytest.FixtureRequest) -> tuple[str, Service]:
     return request.param, service
 
 
-@pytest.fixture(scope="session")
-def makers() -> Iterator[ProcessPoolExecutor]:
-    with making.makers() as pool:
-        yield pool
-        pool.shutdown(cancel_futures=True)
-
-
-@pytest.fixture(scope="session")
-def fresh(
-    makers: ProcessPoolExecutor, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Future[Path]]:
-    """Return folders by kind with checkpoint and bundle, being made."""
-    place = place_of(tmp_path_factory)
-    return {kind: makers.submit(making.fresh, kind, place) for kind in KINDS}
-
-
 @pytest.fixture(scope="session", params=list(KINDS))
-def small(request: pytest.FixtureRequest, fresh: dict[str, Future[Path]]) -> Iterator[Small]:
+def small(
+    request: pytest.FixtureRequest,
+    make_checkpoint: MakeBundle,
+    make_bundle: MakeBundle,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Small]:
     """Return each kind of small model in turn, freshly initialised, with sharpened attention.
 
-    Name, service, the model in PyTorch.
+    Name, service, the model in PyTorch. One of them takes ids alone.
     """
-    folder = fresh[request.param].result()
-    with Service(folder / "bundle") as service:
-        yield request.param, service, load_checkpoint(folder / "checkpoint")
+    kind, bundle = request.param, make_bundle(request.param)
+    if kind == "none":
+        target = tmp_path_factory.mktemp("ids") / "bundle"
+        ids_alone = {"accepts": ["ids"], "tokenizer": None, "tokenizer_limit": None}
+        bundle = with_options(bundle, target, **ids_alone)
+    with Service(bundle) as service:
+        yield kind, service, load_checkpoint(make_checkpoint(kind))
 
 
 @pytest.fixture(scope="session")

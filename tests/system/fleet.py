@@ -19,7 +19,7 @@ CROWD = 64  # callers at once
 # For each caller: frequent enough to hit every phase of a restart, and leaves CPU for starting
 # replicas.
 CALLS_A_SECOND = 8
-TEXT = "open a file and read its lines"
+TEXT = "a b c d "  # three times: within the length of the small model, which starts sooner
 # Of both: callers in step with each other could have it that one replica gets all of a kind.
 OK = tuple(
     f'grpc_server_handled_total{{grpc_code="OK",grpc_method="{method}"'
@@ -38,7 +38,8 @@ class Fleet:
         names: who tells the addresses.
     """
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, model: str = "reverse-learned") -> None:
+        self._bundle = bundle_of(model)
         self.port = free_port()
         self.replicas: dict[str, Service] = {}
         self._options = ("--streams", "1", "--threads", "1", *options)
@@ -58,7 +59,7 @@ class Fleet:
         address = address or next(self._fresh)
         at = f"{address}:{self.port}"
         self.replicas[address] = await asyncio.to_thread(
-            Service, bundle_of("docs-rope"), *self._options, grpc_at=at
+            Service, self._bundle, *self._options, grpc_at=at
         )
         return address
 

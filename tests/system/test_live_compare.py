@@ -173,14 +173,11 @@ def test_a_service_without_attention_compares_all_the_same(chromium: Browser) ->
 
 @pytest.mark.parametrize("width", [360, 1280])
 def test_a_model_that_reranks_shows_the_query_with_each_passage(
-    width: int, chromium: Browser, tmp_path_factory: pytest.TempPathFactory
+    width: int, chromium: Browser, reranker: Service
 ) -> None:
     query, passages = "read it", ("parse a date", "open <b>a</b> file", "x")
-    with (
-        Service(scorers.bundle(tmp_path_factory, "reranker")) as service,
-        # The page's first text has more tokens than this model takes.
-        visit(chromium, service.rest, refused=True) as page,
-    ):
+    # The page's first text has more tokens than this model takes.
+    with visit(chromium, reranker.rest, refused=True) as page:
         page.screen(width, 900)
         page.wait("document.querySelector('#card-part').checkVisibility()")
         assert not page.evaluate(
@@ -189,7 +186,7 @@ def test_a_model_that_reranks_shows_the_query_with_each_passage(
         page.click("#tasks label:nth-of-type(3)")
         compare(page, query, passages)
         evidence = [EvidenceSpec(method=each, unit="word") for each in ("occlusion", "attention")]
-        with Client(service.target) as client:
+        with Client(reranker.target) as client:
             expected = client.compare(query, passages, evidence=evidence, sort=True)
         assert texts(page, "#methods label") == ["Occlusion", "Attention"]
         shown = [text for each in expected for text in (query, passages[each.index])]

@@ -11,9 +11,8 @@ import pytest
 
 from headlight import Attention, AttentionSpec, Client
 from headlight.web.page import opening
-from tests.once import place_of
+from tests.conftest import MakeBundle
 from tests.shipped import HEADS, LAYERS
-from tests.system import making
 from tests.system.browser import Browser
 from tests.system.live import ANSWERED, choose, send, visit
 from tests.system.pages import LONG, MIDDLE, SHORT, as_shown, head_title, ink, shown_weights
@@ -152,11 +151,8 @@ def test_words_have_the_characters_of_their_tokens(page: Browser) -> None:
     assert tokens > len(labels)
 
 
-def test_both_texts_of_a_pair_are_shown(
-    chromium: Browser, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    bundle = making.fresh("learned", place_of(tmp_path_factory)) / "bundle"
-    with Service(bundle) as service, visit(chromium, service.rest) as page:
+def test_both_texts_of_a_pair_are_shown(chromium: Browser, make_bundle: MakeBundle) -> None:
+    with Service(make_bundle("learned")) as service, visit(chromium, service.rest) as page:
         page.wait("document.querySelector('#pair-label').checkVisibility()")
         page.click("#pair")
         page.fill("#second", "def b")

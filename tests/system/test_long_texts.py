@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from headlight import Client
 from headlight.cli.commands import main
 from headlight.runtime import Runtime
 from headlight.runtime.tokenization.long_texts import CHARACTERS_PER_TOKEN
 from tests.chaos.traffic.hostile import post
-from tests.once import place_of
-from tests.system import making
+from tests.conftest import MakeBundle
 from tests.system.processes import Service
 
 
@@ -29,9 +27,9 @@ def asked(service: Service, path: str, body: Mapping[str, Any]) -> Any:
 
 
 def test_truncation_gives_one_vector_for_a_long_text(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    tmp_path: Path, make_bundle: MakeBundle
 ) -> None:
-    bundle = making.fresh("rope", place_of(tmp_path_factory)) / "bundle"
+    bundle = make_bundle("rope")
     text = "open a file, read 12 of 345. " * 690
     with Runtime(bundle) as runtime:
         assert len(text) > 20_000 > CHARACTERS_PER_TOKEN * runtime.model().max_length

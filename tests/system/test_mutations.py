@@ -17,7 +17,7 @@ def kept(outcome: Outcome) -> None:
 
 
 async def test_mutated_messages() -> None:
-    kept(await mutated_messages())
+    kept(await mutated_messages(times=0.4))
 
 
 async def test_mutated_requests() -> None:
@@ -25,4 +25,4 @@ async def test_mutated_requests() -> None:
 
 
 async def test_mutated_frames() -> None:
-    kept(await mutated_frames())
+    kept(await mutated_frames(times=0.4))

@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import contextlib
+import io
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from headlight import Client
 from headlight.cli.result_output import info_text
 from headlight.runtime import Runtime
-from tests.factory import kind_config, write_checkpoint
-from tests.system.processes import ROOT, Service
+from headlight_export.writer import fp32_parts
+from tests.conftest import MakeBundle
+from tests.system.processes import Service, exit_code
 
 TEXTS = [f"{'some words of text '[: 3 + i % 16]}{i}" for i in range(30)]
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Return a bundle of fp32, fp16 and int8, and the exporter's output."""
-    folder = tmp_path_factory.mktemp("precision")
-    write_checkpoint(folder / "checkpoint", kind_config("sinusoidal"))
+def exported(
+    make_checkpoint: MakeBundle, make_bundle: MakeBundle, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str]:
+    """Return a bundle of fp32, fp16 and int8, and the exporter's output.
+
+    Its graphs are those of make_bundle, because tracing takes seconds.
+    """
+    folder, out = tmp_path_factory.mktemp("precision"), io.StringIO()
     (folder / "texts").write_text("\n".join(TEXTS), encoding="utf-8")
     options = ["--precision", "fp16", "--precision", "int8", "--texts", str(folder / "texts")]
-    command = [
-        sys.executable,
-        "-m",
-        "headlight",
-        "export",
-        str(folder / "checkpoint"),
-        "--out",
-        str(folder / "bundle"),
-        *options,
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return folder / "bundle", done.stdout
+    checkpoint, traced = make_checkpoint("sinusoidal"), make_bundle("sinusoidal")
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
+        patch.setattr(fp32_parts, "trace", lambda _: onnx.load(traced / "attend.onnx"))
+        command = ("export", str(checkpoint), "--out", str(folder / "bundle"), *options)
+        assert exit_code(*command) == 0
+    return folder / "bundle", out.getvalue()
 
 
 def test_the_exporter_prints_the_quality_of_each_precision(exported: tuple[Path, str]) -> None:

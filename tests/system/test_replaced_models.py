@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
 import os
 import pty
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 import numpy as np
@@ -28,13 +28,20 @@ from tests.certificates import Authority
 from tests.chaos.faults.replaced_models import swapped
 from tests.ports import free_address
 from tests.system.conftest import bundle_of
-from tests.system.processes import ROOT, Service, by_hand
+from tests.system.processes import Service, by_hand, exit_code
 from tests.system.shelf import TEXTS, TOLERANCE, Shelf, vectors_of
 from tests.tampering import scale_weights
 
 TOKEN = "an-administrator-token"
 STATUS = health_pb2.HealthCheckResponse
-Result = subprocess.CompletedProcess[str]
+
+
+class Result(NamedTuple):
+    """What a command line ended with."""
+
+    returncode: int | str | None
+    stdout: str
+    stderr: str
 
 
 @dataclasses.dataclass
@@ -60,16 +67,17 @@ class Replaced:
         return self.service.wait_for(event)
 
     def admin(self, line: str) -> Result:
-        """Run `headlight admin`, as a user types it."""
-        variables = {
-            **os.environ,
-            "HEADLIGHT_ADMIN_ADDRESS": self.address,
-            "HEADLIGHT_TOKEN_FILE": str(self.token_file),
-        }
-        command = [sys.executable, "-m", *line.split()]
-        return subprocess.run(
-            command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False
-        )
+        """Run `headlight admin`, as a user types it, in this process."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            patch.setenv("HEADLIGHT_ADMIN_ADDRESS", self.address)
+            patch.setenv("HEADLIGHT_TOKEN_FILE", str(self.token_file))
+            code = exit_code(*line.split()[1:])
+        return Result(code, out.getvalue(), err.getvalue())
 
     def listed(self) -> dict[str, Any]:
         rows = json.loads(self.admin("headlight admin list --format json").stdout)["models"]

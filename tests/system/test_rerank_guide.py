@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import scorers
 from tests.system.processes import Service
 
 PAGE = (Path(__file__).parents[2] / "docs/guides/rerank.md").read_text(encoding="utf-8")
@@ -17,24 +16,23 @@ BLOCK = re.compile(r"```(sh|python)\n(.*?)```", re.DOTALL)
 
 
 def test_the_requests_of_the_guide_are_answered(
-    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    reranker: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answered = 0
-    with Service(scorers.bundle(tmp_path_factory, "reranker")) as service:
-        for kind, block in BLOCK.findall(PAGE):
-            here = block.replace("127.0.0.1:8000", service.rest)
-            here = here.replace("127.0.0.1:50051", service.target)
-            if kind == "python":
-                exec(here, {})
-                assert len(capsys.readouterr().out.splitlines()) >= 2
-            elif here.startswith("curl"):
-                run = subprocess.run(
-                    ["bash", "-c", f"{here.rstrip()} --fail-with-body"],
-                    check=False,
-                    capture_output=True,
-                    timeout=60,
-                )
-                assert run.returncode == 0, run.stdout
-                assert json.loads(run.stdout)
-                answered += 1
+    for kind, block in BLOCK.findall(PAGE):
+        here = block.replace("127.0.0.1:8000", reranker.rest)
+        here = here.replace("127.0.0.1:50051", reranker.target)
+        if kind == "python":
+            exec(here, {})
+            assert len(capsys.readouterr().out.splitlines()) >= 2
+        elif here.startswith("curl"):
+            run = subprocess.run(
+                ["bash", "-c", f"{here.rstrip()} --fail-with-body"],
+                check=False,
+                capture_output=True,
+                timeout=60,
+            )
+            assert run.returncode == 0, run.stdout
+            assert json.loads(run.stdout)
+            answered += 1
     assert answered == PAGE.count("```sh\ncurl")

@@ -38,7 +38,7 @@ async def test_restarts_in_place_fail_none_of_many_parallel_calls() -> None:
     """A replica that refuses is free at once, and would attract most of the calls of many clients,
     until they have no retries left.
     """
-    async with Fleet() as fleet:
+    async with Fleet(model="docs-rope") as fleet:  # whose calls take longer than refusals
         addresses = [await fleet.add() for _ in range(REPLICAS)]
         async with Crowd(fleet.target) as crowd:
             for address in addresses:

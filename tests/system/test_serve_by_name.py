@@ -59,34 +59,28 @@ def leftovers(tmp_path: Path) -> list[Path]:
     return [path for path in (tmp_path / "cache").glob("*/*") if path.name != "bundle"]
 
 
-def test_a_model_of_the_hub_is_exported_once_and_served_without_the_hub_after_that(
+def test_of_two_processes_that_want_one_model_one_exports_and_the_other_waits(
     hub: Hub, variables: Variables, tmp_path: Path
 ) -> None:
-    with Service(TINY, *OPTIONS, environment=variables) as service:
-        first = vectors(service)
-        with Client(service.target) as client:
-            assert client.model().name == "tiny"
-        assert any(step.startswith("downloading org/tiny") for step in steps(service))
-        assert any("tracing" in step for step in steps(service))
-    asked = len(hub.requests)
-    with Service(TINY, *OPTIONS, environment=variables) as service:
-        assert steps(service) == []
-        assert np.array_equal(vectors(service), first)
-    assert len(hub.requests) == asked
-    assert leftovers(tmp_path) == []
-
-
-def test_of_two_processes_that_want_one_model_one_exports_and_the_other_waits(
-    hub: Hub, variables: Variables
-) -> None:
+    """A third, later one serves it without the Hub."""
     with ThreadPoolExecutor(2) as pool:
         started = [pool.submit(Service, TINY, *OPTIONS, environment=variables) for _ in range(2)]
         with started[0].result() as one, started[1].result() as other:
-            assert np.array_equal(vectors(one), vectors(other))
+            first = vectors(one)
+            assert np.array_equal(first, vectors(other))
             said = [steps(one), steps(other)]
     assert sum(any("tracing" in step for step in each) for each in said) == 1
+    assert any(step.startswith("downloading org/tiny") for each in said for step in each)
     weights = (hub.repositories[TINY].folder / "model.safetensors").stat().st_size
     assert hub.sent["model.safetensors"] == weights
+    requests = len(hub.requests)
+    with Service(TINY, *OPTIONS, environment=variables) as service:
+        assert steps(service) == []
+        assert np.array_equal(vectors(service), first)
+        with Client(service.target) as client:
+            assert client.model().name == "tiny"
+    assert len(hub.requests) == requests
+    assert leftovers(tmp_path) == []
 
 
 def starting(variables: Variables) -> subprocess.Popen[str]:
@@ -106,15 +100,33 @@ def starting(variables: Variables) -> subprocess.Popen[str]:
 
 
 def test_an_export_that_is_killed_leaves_nothing_that_would_be_served(
-    variables: Variables, tmp_path: Path
+    variables: Variables,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """A command waits while the next service exports, and shows its steps."""
     process = starting(variables)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
     assert leftovers(tmp_path), "the draft"
-    with Service(TINY, *OPTIONS, environment=variables) as service:
-        assert vectors(service).shape[0] == len(TEXTS)
+    target, metrics = free_address(), free_address()
+    # The command looks at the default port of metrics.
+    monkeypatch.setattr(default_ports, "METRICS_PORT", int(metrics.rpartition(":")[2]))
+    options = (*OPTIONS, "--metrics", metrics)
+    with ThreadPoolExecutor(1) as pool:
+        start = pool.submit(Service, TINY, *options, grpc_at=target, environment=variables)
+        while default_ports.step_of_start(int(target.rpartition(":")[2])) is None:
+            assert not start.done()
+        code = main(["embed", "a b c", "--target", target])
+        with start.result() as service:
+            assert code == 0
+            assert vectors(service).shape[0] == len(TEXTS)
     assert leftovers(tmp_path) == []
+    out, err = capsys.readouterr()
+    assert len(out.split()) > 1
+    assert f"waiting for the service at {target}, which starts: step " in err
+    assert "tracing" in err
 
 
 def test_sigterm_ends_the_export_too(variables: Variables, tmp_path: Path) -> None:
@@ -124,31 +136,3 @@ def test_sigterm_ends_the_export_too(variables: Variables, tmp_path: Path) -> No
     assert process.returncode == 0
     assert '"event": "stopped"' in errors
     assert not list((tmp_path / "cache").glob("*/bundle"))
-
-
-def test_a_command_waits_while_the_service_exports_and_shows_its_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, target, metrics = write_bert(tmp_path / "tiny"), free_address(), free_address()
-    # The command looks at the default port of metrics.
-    monkeypatch.setattr(default_ports, "METRICS_PORT", int(metrics.rpartition(":")[2]))
-    served = ("serve", str(folder), *OPTIONS, "--grpc", target, "--metrics", metrics)
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "headlight", *served],
-            cwd=ROOT,
-            env={**os.environ, "HEADLIGHT_CACHE": str(tmp_path / "cache")},
-            stderr=log,
-        )
-    try:
-        port = int(target.rpartition(":")[2])
-        while default_ports.step_of_start(port) is None:
-            assert process.poll() is None, (tmp_path / "log").read_text()
-        assert main(["embed", "a b c", "--target", target]) == 0
-    finally:
-        process.terminate()
-        process.wait(60)
-    out, err = capsys.readouterr()
-    assert len(out.split()) > 1
-    assert f"waiting for the service at {target}, which starts: step " in err
-    assert "tracing" in err

@@ -17,22 +17,18 @@ from headlight import Client
 from headlight.outputs.registry import FLOORS
 from headlight.runtime.parity.golden_inputs import distance
 from headlight_model.checkpoint import load_checkpoint
-from tests.system.processes import ROOT, Service
+from tests.system.processes import ROOT, Service, exit_code
 
 TEXTS = ("join two paths", "def read(path):\n    return open(path).read()", "x " * 40)
 
 
-def run(module: str, *arguments: str) -> None:
-    command = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-
-
 def test_a_trained_exported_and_served_model_matches_pytorch(tmp_path: Path) -> None:
     checkpoint, bundle = tmp_path / "checkpoint", tmp_path / "bundle"
-    training = ("--positions", "rope", "--out", str(checkpoint), "--quick", "--threads", "1")
-    run("headlight_model.train", *training)
-    run("headlight", "export", str(checkpoint), "--out", str(bundle))
+    options = ("--positions", "rope", "--out", str(checkpoint), "--quick", "--threads", "1")
+    training = [sys.executable, "-m", "headlight_model.train", *options]
+    done = subprocess.run(training, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert exit_code("export", str(checkpoint), "--out", str(bundle)) == 0
     encoder = load_checkpoint(checkpoint)
     assert encoder.config.positions == "rope"
     with Service(bundle, "--threads", "1") as service, Client(service.target) as client:

@@ -92,7 +92,7 @@ class ModelDescription:
     """A model and its service.
 
     Attributes:
-        positions: position scheme: "rope", "sinusoidal", ...
+        positions: position scheme: "rope", "sinusoidal", ...; or several, joined by "+".
         layers: number of blocks.
         heads: attention heads per block.
         dim: width D of token and hidden vectors.

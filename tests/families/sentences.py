@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -49,8 +50,20 @@ def write_transformer(folder: Path) -> Path:
     config = transformers.BertConfig(
         vocab_size=len(VOCABULARY), max_position_embeddings=64, **sizes
     )
+    return _write(folder, transformers.BertModel, config)
+
+
+def write_t5(folder: Path) -> Path:
+    """Write the encoder of a T5 in the same way."""
+    torch.manual_seed(1)
+    sizes = {"d_model": DIM, "d_kv": 10, "num_layers": 2, "num_heads": 3, "d_ff": 50}
+    config = transformers.T5Config(vocab_size=len(VOCABULARY), **sizes)
+    return _write(folder, transformers.T5EncoderModel, config)
+
+
+def _write(folder: Path, kind: type[Any], config: Any) -> Path:
     config._attn_implementation = "eager"
-    model = transformers.BertModel(config).eval()
+    model = kind(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

@@ -19,7 +19,15 @@ from headlight import InvalidInput
 from headlight.runtime import Runtime
 from headlight_export.folders.origin import read_origin
 from headlight_export.writer.bundle_writer import export_origin
-from tests.families.sentences import DIM, POOLING, PROMPTS, WIDTH, write_gemma, write_sentences
+from tests.families.sentences import (
+    DIM,
+    POOLING,
+    PROMPTS,
+    WIDTH,
+    write_gemma,
+    write_sentences,
+    write_t5,
+)
 
 transformers.logging.set_verbosity_error()
 
@@ -35,6 +43,7 @@ FORMS |= {
     "dense": {"dense": True, "pooling": "cls"},
     "dense, normalized": {"dense": True, "normalize": True},
     "dense, gemma3": {"write": write_gemma, "dense": True, "normalize": True, "prompts": PROMPTS},
+    "dense, t5": {"write": write_t5, "dense": True, "normalize": True},
 }
 Opened = tuple[str, SentenceTransformer, Runtime]
 

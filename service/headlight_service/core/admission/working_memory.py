@@ -24,7 +24,7 @@ MIB = 1 << 20
 # A GPU has them in its own memory, except those reduced here.
 MAPS = {"cpu": (4, 4, 1), "openvino": (1, 3, 4), "cuda": (0, 0, 1)}
 # The same of what position schemes add to scores of each head.
-BIAS_MAPS = {"alibi": 2, "disentangled": 8}
+BIAS_MAPS = {"alibi": 2, "disentangled": 8, "relative": 2}
 
 
 def text_bytes(architecture: Architecture, length: int, provider: str, *, attend: bool) -> int:

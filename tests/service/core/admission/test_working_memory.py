@@ -34,6 +34,7 @@ MEASURED = [
     ("cpu", "rope", 12, True, 1410),
     ("cpu", "alibi", 3, False, 409),
     ("cpu", "alibi", 3, True, 658),
+    ("cpu", "learned+relative", 3, False, 418),
     ("openvino", "rope", 3, False, 87),
     ("openvino", "rope", 3, True, 1394),
     ("openvino", "rope", 12, True, 4795),
@@ -41,6 +42,7 @@ MEASURED = [
     ("openvino", "alibi", 3, False, 203),
     ("openvino", "alibi", 3, True, 1469),
     ("openvino", "disentangled", 3, False, 778),
+    ("openvino", "learned+relative", 3, False, 204),
 ]
 
 

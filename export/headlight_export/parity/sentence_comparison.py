@@ -97,7 +97,8 @@ def differences(compared: Compared, own_error: Mapping[str, float]) -> list[Diff
 def _why_not(origin: Origin) -> str:
     """Return why the library cannot be compared; empty: it can."""
     recipe = origin.recipe
-    own_code = origin.family in UNKNOWN or OWN_SIZES in read_config(recipe.transformer)
+    own_sizes = origin.family == "nomic_bert" and OWN_SIZES in read_config(recipe.transformer)
+    own_code = origin.family in UNKNOWN or own_sizes
     reasons = {
         "it is not installed": importlib.util.find_spec("sentence_transformers") is None,
         "it cannot read a checkpoint of ours": origin.family == OURS,

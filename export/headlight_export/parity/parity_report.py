@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headlight.description import Parity
+from headlight.errors import NotFinite
 from headlight.outputs.output import Output
 from headlight.outputs.registry import OUTPUTS
 from headlight.outputs.spans import SpanChoice, SpanRows
@@ -111,12 +112,21 @@ def measure(runtime: Runtime, reference: Reference, progress: Progress = silent)
     """Run every case through the runtime's engine as one batch; compare each text with PyTorch.
 
     PyTorch encodes each text alone.
+
+    Raises:
+        NotFinite: the runtime's numbers are not finite; the message names the case.
     """
-    rows = []
+    rows = list[Row]()
     for case in cases(reference.encoder.config):
         progress(f"parity, {case.name} {_lengths(case.lengths)}")
-        for output, error in _measure(case, runtime, reference).items():
-            rows.append(_row(case, output, error, runtime))
+        try:
+            errors = _measure(case, runtime, reference)
+        except NotFinite as error:
+            raise NotFinite(
+                f"{runtime.precision} on {runtime.provider} gives numbers that are not finite, or "
+                f"zeros ({case.name}, {_lengths(case.lengths)})"
+            ) from error
+        rows += [_row(case, output, error, runtime) for output, error in errors.items()]
     span = Case("whole as a span", (min(reference.encoder.config.trained_length, FEW),))
     return [*rows, _row(span, "pooled", _span_error(span, runtime, reference), runtime)]
 

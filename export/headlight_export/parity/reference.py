@@ -16,6 +16,7 @@ import torch
 from headlight.outputs.registry import FLOORS, MEASURED, OUTPUTS
 from headlight.runtime.parity.golden_inputs import distance
 from headlight.runtime.values import Floats, Ids
+from headlight_export.parity.activations import record_largest
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 
@@ -146,14 +147,22 @@ class Reference:
             max(worst[output] for output in MEASURED if OUTPUTS[output].by_row) > MOST_ERROR
             or math.inf in worst.values()
         ):
-            name, weight = max(
-                self.encoder.state_dict().items(), key=lambda item: float(item[1].abs().max())
-            )
-            largest = f"the largest weight is {float(weight.abs().max()):.1e}, in {name}"
-            raise ValueError(
-                f"the model's results overflow float32:  {largest}; did the training diverge?"
-            )
+            raise self._overflow(seed)
         return worst
+
+    def _overflow(self, seed: int) -> ValueError:
+        """Return the error of an encoder whose numbers float32 cannot hold."""
+        with record_largest(self.encoder) as largest:
+            for length in lengths_to_try(self.encoder.config):
+                _run(self.encoder, *self._text(length, seed), weights=True)
+        name, weight = max(
+            self.encoder.state_dict().items(), key=lambda item: float(item[1].abs().max())
+        )
+        return ValueError(
+            f"the model's results overflow float32: {largest}, and the largest weight is "
+            f"{float(weight.abs().max()):.1e}, in {name}; did the training diverge? "
+            "Export an earlier checkpoint"
+        )
 
     def _with_exact(self, seed: int) -> Iterator[tuple[dict[str, Floats], dict[str, Floats]]]:
         """Yield the float32 and the float64 outputs of random texts."""

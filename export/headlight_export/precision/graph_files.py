@@ -10,7 +10,7 @@ import onnx
 
 from headlight.runtime.bundle.manifest import Graph
 from headlight_export.precision.conversion import convert
-from headlight_export.precision.quality import broken, label
+from headlight_export.precision.quality import broken
 from headlight_export.writer.weight_file import share_weights
 from headlight_model.encoder import Encoder
 
@@ -45,7 +45,7 @@ def write_precision(
         try:
             convert(model, precision, parameters, kept)
         except ValueError as error:
-            raise broken(label(CPU, precision), f"cannot hold the weights: {error}") from error
+            raise broken(CPU, precision, f"cannot hold the weights: {error}") from error
     weights = f"weights.{precision}.bin"
     share_weights(models.values(), draft / weights)
     written = []

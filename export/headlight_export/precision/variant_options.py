@@ -8,8 +8,10 @@ from pathlib import Path
 
 from headlight.errors import BundleError
 from headlight.runtime.providers.provider_choice import PROVIDERS, choose_provider
+from headlight_export.families import BEYOND_FLOAT16
 from headlight_export.precision.conversion import PRECISIONS
 from headlight_export.precision.graph_files import CPU, CUDA, OPENVINO
+from headlight_export.precision.quality import broken
 from headlight_export.precision.static_int8 import check_nncf
 from headlight_export.precision.variant_graphs import STATIC, Variant
 
@@ -89,6 +91,16 @@ def _check_target(keep_nearest: float, variants: Collection[Variant]) -> None:
         raise ValueError(
             "--keep-nearest chooses layers of int8; add --precision int8, or leave it out"
         )
+
+
+def check_family(variants: Collection[Variant], family: str) -> None:
+    """Check that no precision is too narrow for all models of a family.
+
+    Raises:
+        BrokenVariantError: one is; the message has the remedy.
+    """
+    if (CPU, "fp16") in variants and family in BEYOND_FLOAT16:
+        raise broken(CPU, "fp16", f"overflows: activations of {family} leave float16's range")
 
 
 def check_texts(

@@ -5,56 +5,29 @@ They are written into the draft, and the serving code measures them there.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from torch import Tensor, nn
 
 from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle.manifest import Manifest, Tolerance
 from headlight.runtime.engine.batches import BATCH_TOKENS
-from headlight.runtime.parity.golden_inputs import distance, load_golden
+from headlight.runtime.parity.golden_inputs import load_golden
 from headlight.runtime.runtime import Runtime
 from headlight_export.parity.parity_report import Row, measure
 from headlight_export.parity.reference import Reference
 from headlight_export.precision.graph_files import CPU
+from headlight_export.precision.half_products import measure_half
 from headlight_export.precision.layer_search import Search
-from headlight_export.precision.quality import Quality, broken, compare, label
+from headlight_export.precision.quality import NOT_FINITE, HalfQuality, Quality, broken, compare
 from headlight_export.precision.sample_texts import Passages, comments, docstrings, passages
 from headlight_export.precision.variant_graphs import STATIC, Save, Variant, VariantGraphs
 from headlight_export.precision.variant_options import TextOptions
 from headlight_export.progress import Progress, silent
 from headlight_export.writer.golden_answers import extend_golden
-from headlight_model.encoder import Encoder
-from headlight_model.layers.dense import Dense
-
-
-def in_half(encoder: Encoder) -> Encoder:
-    """Return a copy rounded to float16, as the fp16 graph rounds.
-
-    Rounded are weights, and inputs and outputs of products with weights. Sums inside a product are
-    float32, as in matrix units. A number beyond float16's range becomes infinite, and results from
-    it are not finite.
-    """
-    rounded = copy.deepcopy(encoder)
-    for module in rounded.modules():
-        if isinstance(module, nn.Linear | nn.Embedding):
-            module.weight.data = _half(module.weight.data)
-        if isinstance(module, nn.Linear) and not isinstance(module, Dense):
-            module.register_forward_pre_hook(
-                lambda _module, arguments: tuple(map(_half, arguments))
-            )
-            module.register_forward_hook(lambda _module, _arguments, output: _half(output))
-    return rounded
-
-
-def _half(x: Tensor) -> Tensor:
-    return x.half().float()
-
 
 SLACK = 2.0  # times the worst measured distance: another processor adds up in another order
 
@@ -110,6 +83,10 @@ def add_variants(
     another = STATIC in variants or options.keep_nearest is not None
     library = comments if another else docstrings
     sample = passages(reference.encoder.config, tokenizer, options.report, library)
+    half = None
+    if any(precision == "fp16" for _, precision in variants):
+        progress("measuring products in float16")
+        half = measure_half(reference, sample)
     extend_golden(draft / manifest.golden, reference, sample)
     graphs = VariantGraphs(draft, manifest, variants, reference.encoder)
     if sample.real:
@@ -122,7 +99,7 @@ def add_variants(
     if options.keep_nearest is not None:
         searches = graphs.search(options.keep_nearest, save, progress)
         manifest = graphs.save(save)
-    measured = _measure(draft, variants, reference, sample, declared, progress)
+    measured = _measure(draft, variants, reference, sample, half, declared, progress)
     entries = tuple(each.entry for each in measured.quality)
     manifest = save(dataclasses.replace(manifest, tolerances=measured.tolerances, quality=entries))
     return Added(manifest, measured.rows, measured.quality, searches)
@@ -133,6 +110,7 @@ def _measure(
     variants: Sequence[Variant],
     reference: Reference,
     sample: Passages,
+    half: HalfQuality | None,
     declared: Sequence[Tolerance],
     progress: Progress,
 ) -> _Measured:
@@ -152,7 +130,7 @@ def _measure(
             round_lengths=1,
             self_test=False,
         )
-        verdicts, measured, limits = _judge(exact, variant, reference, sample)
+        verdicts, measured, limits = _judge(exact, variant, reference, sample, half)
         quality.append(verdicts)
         rows += [dataclasses.replace(row, tolerance=limits[row.output]) for row in measured]
         tolerances = _declare(tolerances, provider, precision, limits)
@@ -173,7 +151,11 @@ def _declare(
 
 
 def _judge(
-    exact: Runtime, variant: Runtime, reference: Reference, sample: Passages
+    exact: Runtime,
+    variant: Runtime,
+    reference: Reference,
+    sample: Passages,
+    half: HalfQuality | None,
 ) -> tuple[Quality, list[Row], dict[str, float]]:
     """Return a variant's quality, its rows of the parity report, and the tolerance of each output.
 
@@ -181,7 +163,7 @@ def _judge(
     of the report, the texts and the golden inputs, so it holds on all of them. The report's random
     ids are harder than texts. fp32 itself gets the same tolerance on every provider.
     """
-    precision, name = variant.precision, label(variant.provider, variant.precision)
+    provider, precision = variant.provider, variant.precision
     quality = compare(exact, variant, sample)
     try:
         rows = measure(variant, reference)
@@ -190,20 +172,23 @@ def _judge(
             (each.output, each.error) for each in golden
         ]
     except (BundleError, EngineError):
-        raise broken(name, "gives numbers that are not finite, or zeros") from None
+        raise broken(provider, precision, NOT_FINITE) from None
     errors += quality.max_error.items()
-    if precision == "fp16":
-        errors += _on_a_device(reference, sample).items()
+    if precision == "fp16" and half is not None:
+        quality = dataclasses.replace(quality, half=half)
+        errors += half.errors.items()
     outputs = quality.max_error.keys()
     worst = {output: max(error for name, error in errors if name == output) for output in outputs}
     if not all(np.isfinite(list(worst.values()))):
-        raise broken(name, "leaves the range of its numbers")
+        raise broken(provider, precision, "leaves the range of its numbers")
     least = exact.bundle.manifest.tolerance(exact.provider, exact.precision)
     if precision == exact.precision:
         for output, error in worst.items():
             if error > least.limits[output]:
                 raise broken(
-                    name, f"is off by {error:.2g} in {output}, tolerance {least.limits[output]:.2g}"
+                    provider,
+                    precision,
+                    f"is off by {error:.2g} in {output}, tolerance {least.limits[output]:.2g}",
                 )
         return quality, rows, {output: least.limits[output] for output in outputs}
     return (
@@ -211,20 +196,6 @@ def _judge(
         rows,
         {name: max(SLACK * error, least.limits[name]) for name, error in worst.items()},
     )
-
-
-def _on_a_device(reference: Reference, sample: Passages) -> dict[str, float]:
-    """Return the distance of float16 products from PyTorch's float32, by output.
-
-    See `headlight_export.precision.variants`.
-    """
-    rounded = Reference(in_half(reference.encoder))
-    worst = dict[str, float]()
-    for text in sample.items[:: max(1, len(sample.items) // 16)]:
-        exact = reference.outputs(text.ids, text.segments)
-        for name, value in rounded.outputs(text.ids, text.segments).items():
-            worst[name] = max(worst.get(name, 0.0), distance(name, value, exact[name]))
-    return worst
 
 
 def _tolerance(provider: str, precision: str, limits: Mapping[str, float]) -> Tolerance:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headlight.errors import NotFinite
 from headlight.extras import versions_text
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.manifest import Manifest, TokenizerLimit
@@ -24,7 +25,12 @@ from headlight_export.parity.transformers_comparison import Compared, against_tr
 from headlight_export.precision.graph_files import CPU
 from headlight_export.precision.layer_search import Search
 from headlight_export.precision.quality import Quality
-from headlight_export.precision.variant_options import TextOptions, check_texts, known_variants
+from headlight_export.precision.variant_options import (
+    TextOptions,
+    check_family,
+    check_texts,
+    known_variants,
+)
 from headlight_export.precision.variants import add_variants
 from headlight_export.progress import (
     COMPARING,
@@ -122,6 +128,7 @@ def export_origin(
             f"{out} exists and is not a bundle; choose another --out or remove it"
         )
     variants = known_variants(precisions, providers, texts, keep_nearest)
+    check_family(variants, origin.family)
     calibrating = _calibrating(calibration, origin)
     check_texts(variants, origin.tokenizer, texts, calibration, keep_nearest)
     limit = None if origin.tokenizer is None else _character_limit(origin, progress)
@@ -194,16 +201,20 @@ def _proven(
     """Return the result with the rows of fp32.
 
     Raises:
-        ParityError: one is outside its tolerance; the message names the worst, and the versions of
-            the libraries that compute.
+        ParityError: one is outside its tolerance, or not finite; the message names the worst, and
+            the versions of the libraries that compute.
     """
-    result = dataclasses.replace(result, rows=measure(runtime, reference, progress))
+    versions = versions_text(*PACKAGES)
+    try:
+        result = dataclasses.replace(result, rows=measure(runtime, reference, progress))
+    except NotFinite as error:
+        raise ParityError(f"{error}, unlike PyTorch; {versions}", result) from error
     failed = [row for row in result.rows if not row.passed]
     if failed:
         worst = max(failed, key=lambda row: row.max_error / row.tolerance)
         message = (
             f"{worst.output} is off by {worst.max_error:.3g} ({worst.case}), "
-            f"tolerance {worst.tolerance:.3g}; {versions_text(*PACKAGES)}"
+            f"tolerance {worst.tolerance:.3g}; {versions}"
         )
         raise ParityError(message, result)
     return result

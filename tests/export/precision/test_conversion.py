@@ -15,7 +15,7 @@ from headlight.runtime.bundle.file_contents import OnnxGraph
 from headlight.runtime.providers.provider_choice import open_session
 from headlight.runtime.providers.worker_layout import Workers
 from headlight_export.precision.conversion import PRECISIONS, convert
-from headlight_export.precision.variant_options import known_variants
+from headlight_export.precision.variant_options import check_family, known_variants
 from tests.processor import SATURATES, saturates
 
 
@@ -41,6 +41,15 @@ def test_known_precisions_and_providers_are_read_and_others_refused() -> None:
         match="--provider tpu: choose one of cpu, openvino, cuda; cpu is always measured",
     ):
         known_variants([], ["tpu"])
+
+
+def test_families_that_float16_cannot_hold_are_refused_before_tracing() -> None:
+    variants = known_variants(["bf16", "fp16"], [])
+    for family in ("t5", "gemma3_text"):
+        with pytest.raises(ValueError, match=f"activations of {family} leave .* --precision bf16"):
+            check_family(variants, family)
+        check_family(variants[:1], family)
+    check_family(variants, "bert")
 
 
 def test_a_missing_texts_file_is_reported_before_tracing(tmp_path: Path) -> None:

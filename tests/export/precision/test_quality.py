@@ -41,11 +41,11 @@ def circle(count: int) -> Floats:
     return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
 
-def compared(exact: Floats, other: Floats, drift: float = 0.0) -> Any:
+def compared(exact: Floats, other: Floats, drift: float = 0.0, precision: str = "int8") -> Any:
     texts = Passages(
         "numbers", True, tuple(Passage(np.array([i]), None) for i in range(len(exact)))
     )
-    pair = Pretender("fp32", exact), Pretender("int8", other, drift)
+    pair = Pretender("fp32", exact), Pretender(precision, other, drift)
     return compare(cast(Runtime, pair[0]), cast(Runtime, pair[1]), texts)
 
 
@@ -74,6 +74,27 @@ def test_vectors_that_depend_on_their_batch_are_detected() -> None:
 def test_unusable_vectors_are_refused(value: float) -> None:
     with pytest.raises(BrokenVariantError, match="int8 gives"):
         compared(circle(30), np.full((30, 2), value, np.float32))
+
+
+def test_each_precision_has_limits_for_the_mean_and_for_a_single_text() -> None:
+    def moved(first: float, others: float) -> Floats:
+        angles = np.full(30, others)
+        angles[0] = first
+        turned = (circle(30) @ np.array([1, 1j])) * np.exp(1j * angles)
+        return np.stack([turned.real, turned.imag], axis=1).astype(np.float32)
+
+    for precision, mean, worst in (("fp16", 0.9999, 0.9999), ("bf16", 0.999, 0.99)):
+        far = np.arccos(mean) * 1.2
+        remedy = "or give --precision bf16" if precision == "fp16" else "leave it out$"
+        with pytest.raises(
+            BrokenVariantError,
+            match=rf"{precision} gives .* is 0\.99\d* on average, below {mean}: .*{remedy}",
+        ):
+            compared(circle(30), moved(far, far), precision=precision)
+        with pytest.raises(BrokenVariantError, match=rf"at worst, below {worst}: .*{remedy}"):
+            compared(circle(30), moved(np.arccos(worst) * 1.1, 0.0), precision=precision)
+        compared(circle(30), moved(np.arccos(worst) * 0.9, 0.0), precision=precision)
+    compared(circle(30), moved(0.5, 0.2))  # int8
 
 
 def test_docstring_texts_are_reproducible_and_distinct() -> None:

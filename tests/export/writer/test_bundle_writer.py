@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -159,7 +160,16 @@ def test_an_unservable_tokenizer_is_reported_before_anything_is_computed(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("scaled", "problem"),
+    [
+        (["up"], r"numbers reach \d\.\de\+\d\d in blocks\.1\.feed_forward\.\w+"),
+        (["up", "down"], r"blocks\.1\.feed_forward\.down gives numbers that are not finite"),
+    ],
+)
 def test_overflowing_numbers_are_reported_before_tracing(
+    scaled: list[str],
+    problem: str,
     make_checkpoint: MakeBundle,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -169,13 +179,41 @@ def test_overflowing_numbers_are_reported_before_tracing(
     tensors = {
         name: value.float() for name, value in load_file(folder / "model.safetensors").items()
     }
-    tensors["encoder.blocks.1.feed_forward.up.weight"] *= 1e30
+    for name in scaled:
+        tensors[f"encoder.blocks.1.feed_forward.{name}.weight"] *= 1e30
     save_file(tensors, folder / "model.safetensors")
     monkeypatch.setattr(fp32_parts, "trace", no_use)
     assert main([str(folder), "--out", str(tmp_path / "out")]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("export: the model's results overflow float32:  the largest weight is ")
-    assert "in blocks.1.feed_forward.up.weight" in line
+    assert re.fullmatch(
+        rf"export: the model's results overflow float32: {problem}, and the largest weight is "
+        r".*e\+\d\d, in blocks\.1\.feed_forward\.\w+\.weight; did the training diverge\? Export .*",
+        line,
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_graph_whose_numbers_are_not_finite_is_not_written(
+    make_checkpoint: MakeBundle,
+    bundle_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def trace(_: object) -> onnx.ModelProto:
+        model = onnx.load(bundle_path / "attend.onnx")
+        [bias] = [t for t in model.graph.initializer if t.name == "encoder.final_norm.bias"]
+        values = np.full(bias.dims, np.nan, np.float32)
+        bias.CopyFrom(onnx.numpy_helper.from_array(values, bias.name))
+        return model
+
+    monkeypatch.setattr(fp32_parts, "trace", trace)
+    assert main([str(make_checkpoint("rope")), "--out", str(tmp_path / "out")]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        "export: not written: fp32 on cpu gives numbers that are not finite, or zeros (alone, 1), "
+        "unlike PyTorch; installed: torch "
+    )
     assert not (tmp_path / "out").exists()
 
 

@@ -71,10 +71,10 @@ def measure_half(reference: Reference, sample: Passages) -> HalfQuality:
     for text in (*spread(sample.items, TEXTS), *others):
         exact = reference.outputs(text.ids, text.segments)
         with HalfProducts():
-            found = rounded.outputs(text.ids, text.segments)
-        for name, value in found.items():
+            halved = rounded.outputs(text.ids, text.segments)
+        for name, value in halved.items():
             errors[name] = max(errors.get(name, 0.0), distance(name, value, exact[name]))
-        pairs.append((exact["pooled"], found["pooled"]))
+        pairs.append((exact["pooled"], halved["pooled"]))
     near = cosines(*map(np.stack, zip(*pairs, strict=True)))
     check_cosines(CPU, "fp16", near, "with products in float16, as on a GPU, ")
     module, most = largest.worst

@@ -114,10 +114,9 @@ def compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
         BrokenVariantError: the variant's numbers are not finite, or too far from fp32.
     """
     try:
-        quality = _compare(exact, variant, texts)
+        return _compare(exact, variant, texts)
     except EngineError:
         raise broken(variant.provider, variant.precision, NOT_FINITE) from None
-    return quality
 
 
 def check_cosines(provider: str, precision: str, near: Floats, how: str = "") -> None:

@@ -20,9 +20,9 @@ from headlight.runtime.runtime import Runtime
 from headlight_export.parity.parity_report import Row, measure
 from headlight_export.parity.reference import Reference
 from headlight_export.precision.graph_files import CPU
-from headlight_export.precision.half_products import HalfQuality, measure_half
+from headlight_export.precision.half_products import measure_half
 from headlight_export.precision.layer_search import Search
-from headlight_export.precision.quality import NOT_FINITE, Quality, broken, compare
+from headlight_export.precision.quality import NOT_FINITE, HalfQuality, Quality, broken, compare
 from headlight_export.precision.sample_texts import Passages, comments, docstrings, passages
 from headlight_export.precision.variant_graphs import STATIC, Save, Variant, VariantGraphs
 from headlight_export.precision.variant_options import TextOptions

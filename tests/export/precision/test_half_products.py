@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from torch import nn
 
 from headlight_export.command import main
 from headlight_export.parity.activations import record_largest
@@ -27,18 +28,24 @@ from tests.factory import sharpened, small_config, small_tokenizer
 RANDOM = passages(small_config(), None, None)  # ids
 
 
+def down(encoder: Encoder, layer: int) -> nn.Linear:
+    """Return the product after which a feed-forward network is added to the residual stream."""
+    module = encoder.get_submodule(f"blocks.{layer}.feed_forward.down")
+    assert isinstance(module, nn.Linear)
+    return module
+
+
 def with_activations(largest: float) -> Encoder:
     """Return a pre-norm encoder whose residual stream is of this size, as in deep models.
 
     A norm follows, so its vectors are as well defined as those of any other.
     """
     encoder = sharpened(small_config())
-    down = encoder.blocks[0].feed_forward.down
     for _ in range(2):  # at first its inputs are larger than what it gives
-        with record_largest(encoder) as found, torch.inference_mode():
+        with record_largest(encoder) as before, torch.inference_mode():
             for item in RANDOM.items:
                 encoder(torch.from_numpy(item.ids)[None])
-        down.weight.data *= largest / found["blocks.0.feed_forward.down"]
+        down(encoder, 0).weight.data *= largest / before["blocks.0.feed_forward.down"]
     return encoder
 
 
@@ -78,13 +85,11 @@ def test_float16_keeps_room_for_other_texts() -> None:
 def test_what_a_norm_takes_away_is_lost_in_float16() -> None:
     """A large number common to all dimensions is in range, and rounds the differences away."""
     encoder = sharpened(small_config())
-    down = encoder.blocks[-1].feed_forward.down
-    assert down.bias is not None
-    for bias in (0.0, 2e4):  # added after the product, in float32: harmless
-        down.bias.data += bias
-        assert measure_half(Reference(encoder), RANDOM).cosine_min >= 0.9999
-    down.bias.data -= 2e4
-    down.weight.data += 200.0
+    last = down(encoder, 1)
+    last.bias.data += 2e4  # added after the product, in float32: harmless
+    assert measure_half(Reference(encoder), RANDOM).cosine_min >= 0.9999
+    last.bias.data -= 2e4
+    last.weight.data += 200.0
     with pytest.raises(
         BrokenVariantError,
         match=r"fp16 gives vectors whose cosine with fp32 with products in float16, as on a GPU, "

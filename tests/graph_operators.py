@@ -29,4 +29,4 @@ def _keep_table() -> None:
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     build = functools.cache(ONNXRegistry.from_torchlib)
-    ONNXRegistry.from_torchlib = staticmethod(build)  # type: ignore[method-assign, assignment]
+    ONNXRegistry.from_torchlib = staticmethod(build)  # type: ignore[method-assign]

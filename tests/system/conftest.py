@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,7 +83,7 @@ def small(
     kind, bundle = request.param, make_bundle(request.param)
     if kind == "none":
         target = tmp_path_factory.mktemp("ids") / "bundle"
-        ids_alone = {"accepts": ["ids"], "tokenizer": None, "tokenizer_limit": None}
+        ids_alone: dict[str, Any] = {"accepts": ["ids"], "tokenizer": None, "tokenizer_limit": None}
         bundle = with_options(bundle, target, **ids_alone)
     with Service(bundle) as service:
         yield kind, service, load_checkpoint(make_checkpoint(kind))

@@ -97,13 +97,14 @@ def test_every_example_of_a_help_works(
     monkeypatch.chdir(environment["HOME"])
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
+    code: int | str | None
     for line in found:
         if SHELL.search(line):
             done = shell(line, environment)
-            ended = (done.returncode, done.stdout, done.stderr)
+            code, out, err = done.returncode, done.stdout, done.stderr
         else:
-            ended = (exit_code(*shlex.split(line)[1:]), *capsys.readouterr())
-        code, out, err = ended
+            code = exit_code(*shlex.split(line)[1:])
+            out, err = capsys.readouterr()
         assert code == 0, (line, err)
         assert out or err or set(Path(environment["HOME"]).rglob("*")) != before
 

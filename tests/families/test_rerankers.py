@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -35,17 +37,39 @@ def exported(folder: Path) -> Exported:
     return export_origin(read_origin(folder / "model"), folder / "bundle")
 
 
+class Reranker(NamedTuple):
+    """A model of transformers, the folder of `model` and `bundle`, and the result of its export."""
+
+    model: Any
+    folder: Path
+    result: Exported
+
+
+@pytest.fixture(scope="module")
+def reranker(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Reranker]:
+    """Return a function from the name of a scorer to its reranker, exported once."""
+
+    @functools.cache
+    def export(name: str) -> Reranker:
+        folder = tmp_path_factory.mktemp("reranker")
+        model = write_scorer(folder / "model", name, "SequenceClassification", 1)
+        return Reranker(model, folder, exported(folder))
+
+    return export
+
+
 @pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "modernbert mean", "electra"])
-def test_a_reranker_scores_and_orders_as_cross_encoder(name: str, tmp_path: Path) -> None:
-    write_scorer(tmp_path / "model", name, "SequenceClassification", 1)
-    theirs = CrossEncoder(str(tmp_path / "model"), device="cpu")
+def test_a_reranker_scores_and_orders_as_cross_encoder(
+    name: str, reranker: Callable[[str], Reranker]
+) -> None:
+    _, folder, result = reranker(name)
+    theirs = CrossEncoder(str(folder / "model"), device="cpu")
     pairs = [(QUERY, document) for document in DOCUMENTS]
     logits = theirs.predict(pairs, activation_fn=torch.nn.Identity())
     scores = theirs.predict(pairs)
-    result = exported(tmp_path)
     assert result.transformers.errors["scores"] <= 1e-5
     assert max(row.max_error for row in result.rows if row.output == "scores") <= 1e-5
-    with Runtime(tmp_path / "bundle") as runtime:
+    with Runtime(folder / "bundle") as runtime:
         found = runtime.rerank(QUERY, DOCUMENTS)
         alone = runtime.rerank(QUERY, [DOCUMENTS[2]])[0]
         best = runtime.rerank(QUERY, DOCUMENTS, top_n=2)
@@ -109,14 +133,15 @@ def test_each_token_is_classified(name: str, tmp_path: Path) -> None:
             assert ours.labels == ("class 0", "class 1", "class 2", "class 3")
 
 
-def test_attention_and_tokens_of_a_reranker_are_those_of_its_encoder(tmp_path: Path) -> None:
-    model = write_scorer(tmp_path / "model", "bert", "SequenceClassification", 1)
-    exported(tmp_path)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+def test_attention_and_tokens_of_a_reranker_are_those_of_its_encoder(
+    reranker: Callable[[str], Reranker],
+) -> None:
+    model, folder, _ = reranker("bert")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "model")
     inputs = tokenizer(QUERY, DOCUMENTS[0], return_tensors="pt")
     with torch.inference_mode():
         theirs = model.base_model(**inputs, output_attentions=True)
-    with Runtime(tmp_path / "bundle") as runtime:
+    with Runtime(folder / "bundle") as runtime:
         maps = runtime.attend((QUERY, DOCUMENTS[0]))
         [tokens] = runtime.encode_tokens([(QUERY, DOCUMENTS[0])])
     np.testing.assert_allclose(maps.weights, torch.cat(theirs.attentions), atol=1e-5)

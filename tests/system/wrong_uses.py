@@ -138,7 +138,7 @@ WRONG_USES = {
     ),
     "a family that is not supported": WrongUse(
         lambda scene: [scene.configure(model_type="xlnet")],
-        "'xlnet' is not a supported family; supp",
+        "'xlnet' is not a supported family: its positions are relative, .*; supported are bert, ",
     ),
     "a model whose head was not saved": WrongUse(
         classifier, "have no classifier.weight, .* with --task embed --pooling mean or cls"

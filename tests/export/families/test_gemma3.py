@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headlight_export.families import FAMILIES, family_of
+from headlight_export.families import FAMILIES
 from headlight_export.families.source import Config
 from headlight_export.folders.model_folder import Refused
 from headlight_model.config import EncoderConfig
@@ -157,18 +157,3 @@ def test_scales_of_norms_and_scores_are_in_the_weights() -> None:
 def test_values_that_are_not_served_are_refused_by_name(said: dict[str, Any], refusal: str) -> None:
     with pytest.raises(Refused, match=refusal):
         read(**said)
-
-
-@pytest.mark.parametrize(
-    ("name", "cause"),
-    [
-        ("embedding_gemma2", "each of its layers has embeddings of its own"),
-        ("gemma3n_text", "each of its layers has embeddings of its own"),
-        ("gemma2", "it caps attention scores by a tanh"),
-        ("gemma3", "it reads images, too; save its language model alone"),
-        ("gemma", "of Gemma, only version 3 is read"),
-    ],
-)
-def test_other_models_named_gemma_are_refused_with_the_cause(name: str, cause: str) -> None:
-    with pytest.raises(Refused, match=f"{name}' is not a supported family .{cause}.*gemma3_text"):
-        family_of({"model_type": name})

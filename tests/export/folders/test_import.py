@@ -58,7 +58,7 @@ QUERY = "bert.encoder.layer.0.attention.self.query.weight"
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no such family": (
         configure(model_type="xlnet"),
-        "model_type 'xlnet' is not a supported family; supported are bert, ",
+        "model_type 'xlnet' is not a supported family: its positions are relative, as in ",
     ),
     "a size is missing": (configure(hidden_size=None), "config.json has no hidden_size"),
     "heads do not divide": (

@@ -95,10 +95,6 @@ def test_a_connection_that_breaks_off_is_resumed_where_it_was(
     assert hub.sent[WEIGHTS] == len(whole)
 
 
-def unknown_family(tiny: Repository, _: pytest.MonkeyPatch) -> None:
-    configure(tiny, model_type="xlnet")
-
-
 def says(**changes: object) -> Change:
     """Change config.json."""
     return lambda tiny, _: configure(tiny, **changes)
@@ -128,7 +124,6 @@ def other_revision(tiny: Repository, _: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (unknown_family, "model_type 'xlnet' is not a supported family; supported are bert, "),
         (
             says(model_type="albert"),
             "'albert' is not a supported family: its layers share weights; supported are bert, ",

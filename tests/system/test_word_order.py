@@ -1,12 +1,13 @@
-"""The example of docs/guides/word-order.md, as a process, and the figures of its page."""
+"""The example of docs/guides/word-order.md, and the figures of its page."""
 
 from __future__ import annotations
 
 import math
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from examples.word_order import word_order
 from headlight.runtime import Runtime
@@ -21,15 +22,30 @@ def figures(text: str) -> dict[str, tuple[float, float]]:
     return {name: (float(without), float(given)) for name, without, given in ROW.findall(text)}
 
 
-def test_word_order_counts_with_positions_alone(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return the bundles of the example by positions, made once: an export takes seconds."""
+    folder = tmp_path_factory.mktemp("word-order")
+    return {
+        positions: word_order.make_bundle(positions, folder / positions)
+        for positions in word_order.POSITIONS.values()
+    }
+
+
+def test_word_order_counts_with_positions_alone(
+    bundles: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     picture = tmp_path / "picture.png"
-    command = [sys.executable, "-m", "examples.word_order.word_order", "--picture", str(picture)]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    monkeypatch.setattr(sys, "argv", ["word_order", "--picture", str(picture)])
+    monkeypatch.setattr(word_order, "make_bundle", lambda positions, _: bundles[positions])
+    code = word_order.main()
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
     assert picture.read_bytes().startswith(b"\x89PNG")
-    found, quoted = figures(done.stdout), figures(PAGE.read_text(encoding="utf-8"))
+    found, quoted = figures(out), figures(PAGE.read_text(encoding="utf-8"))
     assert found.keys() == quoted.keys() == {"pooled vector", "token vectors", "attention"}
     for name, (without, given) in found.items():
         assert max(without, quoted[name][0]) < 1e-5
@@ -50,9 +66,9 @@ def test_a_property_that_does_not_hold_is_reported() -> None:
     assert len(word_order.failures(found)) == 1, "NaN is no difference"
 
 
-def test_the_sentence_of_the_page_about_a_word_is_true(tmp_path: Path) -> None:
+def test_the_sentence_of_the_page_about_a_word_is_true(bundles: dict[str, Path]) -> None:
     """ "dog" attends mostly to "bites" in one sentence, and to "man" in the other."""
-    runtime = Runtime(word_order.make_bundle("sinusoidal", tmp_path))
+    runtime = Runtime(bundles["sinusoidal"])
     for words, wanted in ((word_order.WORDS, "bites"), (word_order.SHUFFLED, "man")):
         weights = runtime.attend(" ".join(words)).weights[word_order.LAYER, word_order.HEAD]
         assert words[weights[words.index("dog")].argmax()] == wanted

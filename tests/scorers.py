@@ -104,8 +104,13 @@ ROLES = {
 
 def bundle(factory: pytest.TempPathFactory, name: str) -> Path:
     """Return the bundle of one of MAKERS, written once for all tests."""
+    return folder(factory, name) / "bundle"
+
+
+def folder(factory: pytest.TempPathFactory, name: str) -> Path:
+    """Return the folder of one of MAKERS, with its checkpoint and its bundle."""
     roles = ROLES if name == "multi_vector" else None
-    return once(factory, name, lambda out: write(out, MAKERS[name](), roles)) / "bundle"
+    return once(factory, name, lambda out: write(out, MAKERS[name](), roles))
 
 
 def write(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +34,6 @@ from headlight_model.config import (
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA, PAGE = ROOT / "docs/site/models.toml", ROOT / "docs/models.md"
-FAMILIES = ROOT / "tests/families"
 # Sizes of some config.json by the names of all families; a row's own keys come first.
 SIZES = {
     **dict.fromkeys(("vocab_size", "d_ff", "hidden_dim", "intermediate_size", "n_inner"), 48),
@@ -62,8 +60,8 @@ outputs are what an export of such a folder has.
 
 **Proven** is on one of two kinds of weights. Only all-MiniLM-L6-v2 was compared with its own
 ([figures](../bench/results/real-model.md)). For all others, a small model of the same family was
-compared, with random weights ([figures](../bench/results/families.md)). The tests could not reach
-the Hub. `headlight verify ORG/NAME` compares a model with its own weights where you are, and prints
+compared, with random weights ([figures](../bench/results/families.md)): its encoder, and its head
+unless the row says otherwise. The tests could not reach the Hub. `headlight verify ORG/NAME` compares a model with its own weights where you are, and prints
 its row with figures.
 
 A model needs safetensors and a `tokenizer.json` or WordPiece `vocab.txt`
@@ -173,27 +171,15 @@ def _cells(model: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _proof(model: Mapping[str, Any], row: Row, data: Mapping[str, Any]) -> str:
-    """Return what is proven of a row, once its tests are known to exist."""
-    tested = data["tested"].get(row.family)
-    for name in data["proofs"][row.task]["tests"]:
-        if not (FAMILIES / f"{name}.py").is_file():
-            raise ValueError(f"{FAMILIES.name}/{name}.py is missing, which proves {row.task}")
-    if tested not in random_models():
-        raise ValueError(
-            f"[tested] has {tested!r} for {row.family}, which is no random model of tests/families"
-        )
-    return "own weights" if model.get("real") else "random weights"
-
-
-def random_models() -> set[str]:
-    """Return the names of the random models that tests/families compares."""
-    files = (FAMILIES / f"{name}.py" for name in ("models", "described", "opened"))
-    text = "\n".join(path.read_text(encoding="utf-8") for path in files if path.is_file())
-    tables = "\n".join(re.findall(r"^(?:NAMES|DESCRIBED) = .*$", text, re.MULTILINE))
-    return {
-        *re.findall(r'^    "([\w-]+)": \(', text, re.MULTILINE),
-        *re.findall(r'"([\w-]+)"', tables),
-    }
+    """Return what is proven of a row."""
+    if model.get("real"):
+        return "own weights"
+    proofs = data["proofs"]
+    if row.family in proofs[row.task]["families"]:
+        return "random weights"
+    if row.family in proofs["embed"]["families"]:
+        return "random weights, without this head"
+    raise ValueError(f"[proofs.embed] lacks {row.family}")
 
 
 def _known(name: str, sources: Mapping[str, str]) -> str:

@@ -42,7 +42,7 @@ def test_a_row_says_what_an_export_makes_of_its_config() -> None:
     [
         ({"config": {"model_type": "albert"}}, "'albert' is not a supported family: its layers"),
         ({"config": {"model_type": "bert", "is_decoder": True}}, "is_decoder is True"),
-        ({"config": {"model_type": "roformer"}}, r"\[tested\] has None for roformer"),
+        ({"config": {"model_type": "roformer"}, "real": False}, r"\[proofs.embed\] lacks roformer"),
         ({"config_from": "hearsay"}, "there is no source hearsay"),
         ({"license": "mit"}, "there is no field license"),
     ],

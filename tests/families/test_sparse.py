@@ -26,6 +26,18 @@ transformers.logging.set_verbosity_error()
 TEXTS = ["a planet is red", "mars", "green is a colour of grass, and of leaves", "mars", "x" * 90]
 
 
+# Model, pooling, activation, whether the decoder is the embedding.
+SPARSE = [
+    ("bert", "max", "relu", True),
+    ("distilbert", "sum", "relu", True),
+    ("plain roberta", "max", "log1p_relu", True),
+    ("modernbert", "max", "relu", True),
+    ("mpnet", "max", "relu", True),
+    ("gte", "max", "relu", True),
+    ("bert", "sum", "log1p_relu", False),
+]
+
+
 def sparse_encoder(
     folder: Path, name: str, pooling: str, activation: str, *, tied: bool = True
 ) -> SparseEncoder:
@@ -43,18 +55,7 @@ def sparse_encoder(
     return made
 
 
-@pytest.mark.parametrize(
-    ("name", "pooling", "activation", "tied"),
-    [
-        ("bert", "max", "relu", True),
-        ("distilbert", "sum", "relu", True),
-        ("plain roberta", "max", "log1p_relu", True),
-        ("modernbert", "max", "relu", True),
-        ("mpnet", "max", "relu", True),
-        ("gte", "max", "relu", True),
-        ("bert", "sum", "log1p_relu", False),
-    ],
-)
+@pytest.mark.parametrize(("name", "pooling", "activation", "tied"), SPARSE)
 def test_terms_have_the_weights_of_the_reference(
     name: str, pooling: str, activation: str, tied: bool, tmp_path: Path
 ) -> None:

@@ -20,7 +20,6 @@ from tests.factory import with_options
 from tests.headlight.blocking import LoopThread
 from tests.headlight.conftest import Pipe
 from tests.headlight.interface.conftest import each_kind
-from tests.once import once
 
 KINDS = ("Runtime", "Client", "AsyncClient")
 QUERY, PASSAGES = "red one", ["a planet is red.", "x", "green and more of it " * 3]
@@ -32,7 +31,7 @@ TEMPLATES = [["", " d ", " end"], ["q ", " d ", " end"]]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return once(tmp_path_factory, "decoder", lambda out: scorers.write(out, scorers.decoder()))
+    return scorers.folder(tmp_path_factory, "decoder")
 
 
 @pytest.fixture(scope="module", params=TEMPLATES, ids=["bare", "template"])

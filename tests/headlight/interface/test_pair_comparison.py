@@ -22,7 +22,6 @@ from headlight_model.checkpoint import load_checkpoint
 from tests import scorers
 from tests.headlight.blocking import LoopThread
 from tests.headlight.interface.conftest import each_kind
-from tests.once import once
 from tests.service.conftest import serving
 from tests.service.fakes import FakeRuntime
 from tests.service.frontends.http.http_service import http_service
@@ -38,7 +37,7 @@ TEXT = st.text("ab .!", min_size=1, max_size=12).filter(str.strip)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoint of a model that reranks, and its bundle."""
-    return once(tmp_path_factory, "reranker", lambda out: scorers.write(out, scorers.reranker()))
+    return scorers.folder(tmp_path_factory, "reranker")
 
 
 @pytest.fixture(scope="module")

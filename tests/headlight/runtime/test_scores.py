@@ -13,14 +13,13 @@ from headlight import InvalidInput
 from headlight.runtime import Runtime
 from headlight_model.checkpoint import load_checkpoint
 from tests import scorers
-from tests.once import once
 
 DOCUMENTS = ["red", "a planet, and more of it", "x" * 60, "red"]
 
 
 @pytest.fixture(scope="module")
 def reranker(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return once(tmp_path_factory, "reranker", lambda out: scorers.write(out, scorers.reranker()))
+    return scorers.folder(tmp_path_factory, "reranker")
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +30,7 @@ def ranking(reranker: Path) -> Iterator[Runtime]:
 
 @pytest.fixture(scope="module")
 def tagging(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    folder = once(tmp_path_factory, "tagger", lambda out: scorers.write(out, scorers.tagger()))
-    with Runtime(folder / "bundle", threads=1) as runtime:
+    with Runtime(scorers.bundle(tmp_path_factory, "tagger"), threads=1) as runtime:
         yield runtime
 
 

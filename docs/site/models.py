@@ -61,8 +61,8 @@ outputs are what an export of such a folder has.
 **Proven** is on one of two kinds of weights. Only all-MiniLM-L6-v2 was compared with its own
 ([figures](../bench/results/real-model.md)). For all others, a small model of the same family was
 compared, with random weights ([figures](../bench/results/families.md)): its encoder, and its head
-unless the row says otherwise. The tests could not reach the Hub. `headlight verify ORG/NAME` compares a model with its own weights where you are, and prints
-its row with figures.
+unless the row says otherwise. The tests could not reach the Hub. `headlight verify ORG/NAME`
+compares a model with its own weights where you are, and prints its row with figures.
 
 A model needs safetensors and a `tokenizer.json` or WordPiece `vocab.txt`
 ([own models](own-models.md)). An empty cell is not known. Licences are copied from the named

@@ -163,7 +163,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
             "query_pre_attn_scalar": 20,
             "use_bidirectional_attention": True,
             "sliding_window": 18,
-            "sliding_window_pattern": 3,
+            "sliding_window_pattern": 2,
         },
     ),
     # Angles of global layers alone are scaled, with the same theta.
@@ -173,7 +173,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         | {
             "attention_bias": True,
             "sliding_window": 9,
-            "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+            "layer_types": ["full_attention", "sliding_attention"],
             "rope_parameters": {
                 "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 5000.0},
                 "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0},

@@ -263,8 +263,8 @@ def _read_foreign(
 ) -> Origin:
     """Read a folder of Hugging Face or sentence-transformers; the arguments are as given."""
     family = family_of(config)
-    scores, weighs, matches = folder_use(recipe, family, config, pooling, task)
     heads = bge_m3.read_heads(recipe.transformer, family, task)
+    scores, weighs, matches = folder_use(recipe, family, config, pooling, task)
     tensors = read_tensors(recipe.transformer)
     pools, fields = recipe.pooling is not None, Config(config)
     recipe = _with_projection(recipe, config, tensors, matches=matches)

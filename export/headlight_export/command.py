@@ -32,6 +32,7 @@ from headlight_export.progress import DOWNLOAD, RANGES, READING, STEPS, VARIANTS
 from headlight_export.writer.bundle_writer import Exported, ParityError, export_origin
 from headlight_export.writer.disk_space import NoSpace, check_space
 
+OUT = "--out; for headlight serve: HEADLIGHT_CACHE"
 EXAMPLES = (
     "headlight export sentence-transformers/all-MiniLM-L6-v2 --out minilm",
     "headlight export ./my-model --out my-bundle --pooling mean --precision bf16",
@@ -67,8 +68,9 @@ def reported(name: str, folder: Path, run: Callable[[], int]) -> int:
         print(f"{name}: {error}", file=sys.stderr)
         return 1
     except ParityError as error:
-        print(table(error.result.rows, error.result.own_error))
-        print(f"{name}: not written: {error}", file=sys.stderr)
+        print(table(error.result.rows, error.result.own_error), file=sys.stderr)
+        effect = "not written: " if name == "export" else ""
+        print(f"{name}: {effect}{error}", file=sys.stderr)
         return 1
     except (OSError, ValueError, HeadlightError) as error:
         full = isinstance(error, OSError) and error.errno == errno.ENOSPC
@@ -309,7 +311,7 @@ def _export(options: argparse.Namespace) -> Exported:
         origin = read_model(options, progress)
         progress.tell(f"task: {origin.task}" + (f" ({origin.why})" if origin.why else ""))
         progress.tell(origin.about)
-        check_space(options.out, origin, len({*options.precision}))
+        check_space(options.out, origin, len({*options.precision}), setting=OUT)
         return export_origin(
             origin,
             options.out,

@@ -31,7 +31,8 @@ EXAMPLES = (
     "headlight verify ./my-model --pooling mean --format json",
 )
 CARD, MOST_OF_CARD = "README.md", 65_536  # characters that are read
-LICENCE = re.compile(r"\A---\n(?:.*\n)*?license: *([\w.-]+) *\n(?:.*\n)*?---\n")
+FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)  # before and after a card's fields
+LICENCE = re.compile(r"""^license:[ \t]*(["']?)([\w.-]+)\1[ \t]*(?:#.*)?$""", re.MULTILINE)
 PEERS = ("PyTorch", "transformers", "sentence-transformers")
 
 
@@ -109,7 +110,7 @@ def _verify(options: argparse.Namespace, bundle: Path) -> Verified:
     progress = Lines((*steps_of(options.model), SENTENCES))
     try:
         origin = read_model(options, progress)
-        check_space(bundle, origin, 0)
+        check_space(bundle, origin, 0, setting="TMPDIR")
         exported = export_origin(origin, bundle, progress=progress)
         progress(SENTENCES)
         with Runtime(bundle, self_test=False) as runtime:
@@ -124,7 +125,7 @@ def _verify(options: argparse.Namespace, bundle: Path) -> Verified:
         family=origin.family,
         task=origin.task,
         outputs=tuple(outputs),
-        licence=_licence(origin.folder / CARD),
+        licence=licence_of(origin.folder / CARD),
         errors={"PyTorch": _worst(exported)}
         | {name: dict(each.errors) for name, each in compared.items() if each.errors},
         versions={name: each.version for name, each in compared.items() if each.errors},
@@ -151,13 +152,14 @@ def _problem(sentences: Compared, exported: Exported) -> str:
     return ""
 
 
-def _licence(card: Path) -> str:
+def licence_of(card: Path) -> str:
     """Return the licence in the first lines of a model card; empty: it states none."""
     if not card.is_file():
         return ""
     with card.open(encoding="utf-8", errors="replace") as file:
-        stated = LICENCE.match(file.read(MOST_OF_CARD))
-    return stated[1] if stated else ""
+        before, *parts = FENCE.split(file.read(MOST_OF_CARD), maxsplit=2)
+    stated = LICENCE.search(parts[0]) if len(parts) == 2 and not before else None
+    return stated[2] if stated else ""
 
 
 def _table(verified: Verified) -> str:

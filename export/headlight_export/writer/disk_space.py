@@ -16,13 +16,14 @@ class NoSpace(Exception):
     """The disk has too little space for the bundle. It may have more later."""
 
 
-def check_space(out: Path, origin: Origin, precisions: int) -> None:
+def check_space(out: Path, origin: Origin, precisions: int, *, setting: str) -> None:
     """Check the free space for a bundle.
 
     Args:
         out: folder of the bundle.
         origin: the model.
         precisions: number of precisions beside fp32.
+        setting: that chooses another disk.
 
     Raises:
         NoSpace: there is too little; names the folder, both sizes and the remedy.
@@ -34,6 +35,5 @@ def check_space(out: Path, origin: Origin, precisions: int) -> None:
     if free < needed:
         raise NoSpace(
             f"{folder} has {free // MIB:,} MiB free, and the export needs some "
-            f"{-(-needed // MIB):,} MiB; free some, or choose another disk "
-            "(--out; for headlight serve: HEADLIGHT_CACHE)"
+            f"{-(-needed // MIB):,} MiB; free some, or choose another disk ({setting})"
         )

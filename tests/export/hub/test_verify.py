@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from headlight_export.verify_command import main
+from headlight_export.verify_command import licence_of, main
 from tests.export.hub.hub_server import Hub
 
 CARD = "---\nlanguage: en\nlicense: mit\n---\nlicense: of the text\n"
+CARDS = [
+    (CARD, "mit"),
+    ('---\r\nlicense: "apache-2.0"  # of the weights\r\n---\r\n', "apache-2.0"),
+    ("---\nlanguage: en\n---\n# Model\nlicense: gpl\n\n---\n", ""),
+    ("license: gpl\n---\n---\n", ""),
+]
 
 
 def test_a_row_names_what_was_compared_and_what_was_not(
@@ -25,6 +33,12 @@ def test_a_row_names_what_was_compared_and_what_was_not(
     for library, line in zip(("transformers", "sentence-transformers"), others, strict=True):
         assert line == f"not compared with {library}: it is not installed"
     assert "step 1 of 8: downloading" in err
+
+
+@pytest.mark.parametrize(("card", "licence"), CARDS)
+def test_a_licence_is_that_of_the_fields_of_a_card(card: str, licence: str, tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text(card, encoding="utf-8", newline="")
+    assert licence_of(tmp_path / "README.md") == licence
 
 
 def test_a_model_that_cannot_be_served_is_one_line(

@@ -13,6 +13,7 @@ from headlight.outputs.registry import MEASURED
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.values import Floats, Ids
+from headlight_export import verify_command
 from headlight_export.command import main
 from headlight_export.parity import parity_report
 from headlight_export.parity.parity_report import cases
@@ -208,12 +209,20 @@ def test_a_graph_whose_numbers_are_not_finite_is_not_written(
         return model
 
     monkeypatch.setattr(fp32_parts, "trace", trace)
-    assert main([str(make_checkpoint("rope")), "--out", str(tmp_path / "out")]) == 1
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(
-        "export: not written: fp32 on cpu gives numbers that are not finite, or zeros (alone, 1), "
+    model = str(make_checkpoint("rope"))
+    problem = (
+        "fp32 on cpu gives numbers that are not finite, or zeros (alone, 1), "
         "unlike PyTorch; installed: torch "
     )
+    for command, arguments, effect in (
+        (main, ["--out", str(tmp_path / "out")], "export: not written: "),
+        (verify_command.main, ["--format", "json"], "verify: "),
+    ):
+        assert command([model, *arguments]) == 1
+        out, err = capsys.readouterr()
+        assert "tolerance" not in out
+        assert "\ntolerance " in err
+        assert err.splitlines()[-1].startswith(effect + problem)
     assert not (tmp_path / "out").exists()
 
 

@@ -21,9 +21,11 @@ def test_too_little_space_is_named_with_its_folder_and_the_remedy(
     free = needed * MIB
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     out = tmp_path / "not" / "there"
-    check_space(out, ORIGIN, precisions)  # type: ignore[arg-type]
+    check_space(out, ORIGIN, precisions, setting="--disk")  # type: ignore[arg-type]
     free -= 1
     with pytest.raises(NoSpace) as error:
-        check_space(out, ORIGIN, precisions)  # type: ignore[arg-type]
+        check_space(out, ORIGIN, precisions, setting="--disk")  # type: ignore[arg-type]
     assert str(error.value).startswith(f"{tmp_path} has {needed - 1} MiB free")
-    assert f"needs some {needed} MiB; free some" in str(error.value)
+    assert f"needs some {needed} MiB; free some, or choose another disk (--disk)" in str(
+        error.value
+    )

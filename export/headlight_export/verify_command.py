@@ -114,7 +114,9 @@ def _verify(options: argparse.Namespace, bundle: Path) -> Verified:
         exported = export_origin(origin, bundle, progress=progress)
         progress(SENTENCES)
         with Runtime(bundle, self_test=False) as runtime:
-            sentences = against_sentence_transformers(origin, runtime)
+            sentences = against_sentence_transformers(
+                origin, runtime, template=options.pair_template is not None
+            )
             outputs = runtime.model().outputs
     finally:
         progress.close()

@@ -13,9 +13,11 @@ from huggingface_hub import constants
 from headlight.runtime import Runtime
 from headlight_export import verify_command
 from headlight_export.folders.origin import read_origin
+from headlight_export.parity import sentence_comparison
 from headlight_export.parity.sentence_comparison import against_sentence_transformers, differences
 from headlight_export.writer.bundle_writer import Exported, export_origin
 from tests.export.hub.hub_server import Hub, Repository
+from tests.families.decoders import TEXT, write_decoder
 from tests.families.multi_vectors import write_stanford
 from tests.families.scorers import write_scorer
 from tests.families.sentences import PROMPTS, write_sentences, write_transformer
@@ -69,6 +71,32 @@ def test_a_model_of_the_hub_is_compared_with_both_libraries(
     assert row["commit"] == hub.repositories["org/model"].commit
     assert "attention" in row["errors"]["transformers"]
     assert 0 < row["errors"]["sentence-transformers"]["pooled"] <= 1e-5
+
+
+def test_only_a_failure_of_the_library_prevents_a_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_transformer(tmp_path / "model")
+    origin = read_origin(tmp_path / "model", pooling="cls")
+    export_origin(origin, tmp_path / "bundle")
+    with Runtime(tmp_path / "bundle", threads=1) as runtime:
+        monkeypatch.setattr(sentence_comparison, "POOLING", {})
+        with pytest.raises(ValueError, match="not enough values"):
+            against_sentence_transformers(origin, runtime)
+        (tmp_path / "model" / "model.safetensors").unlink()
+        compared = against_sentence_transformers(origin, runtime)
+    assert compared.why_not.startswith("it cannot read the folder (OSError: ")
+
+
+def test_scores_by_a_template_of_a_file_are_not_compared_with_plain_pairs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = {"num_labels": 1, "pad_token_id": 0}
+    write_decoder(tmp_path / "model", "Qwen2", "SequenceClassification", values=values)
+    (template := tmp_path / "template.txt").write_text(TEXT, encoding="utf-8")
+    assert verify_command.main([str(tmp_path / "model"), "--pair-template", str(template)]) == 0
+    reason = "not compared with sentence-transformers: it does not read pairs by --pair-template"
+    assert capsys.readouterr().out.splitlines()[-1] == reason
 
 
 def test_a_difference_from_sentence_transformers_fails(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,14 +51,31 @@ class Difference(NamedTuple):
     limit: float
 
 
-def against_sentence_transformers(origin: Origin, runtime: Runtime) -> Compared:
+class _Unread(Exception):
+    """The library fails on a folder."""
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    """Raise any exception of the library as _Unread."""
+    try:
+        yield
+    except Exception as problem:  # the library raises any type
+        what = f"{type(problem).__name__}: {problem!s:.200}"
+        raise _Unread(f"it cannot read the folder ({what})") from problem
+
+
+def against_sentence_transformers(
+    origin: Origin, runtime: Runtime, *, template: bool = False
+) -> Compared:
     """Return the largest distance of a bundle's answers from sentence-transformers, in float32.
 
     Args:
         origin: of the folder that the bundle was exported from.
         runtime: of the bundle.
+        template: whether pairs are read by a template that is not the folder's.
     """
-    if why := _why_not(origin):
+    if why := _why_not(origin, template=template):
         return Compared(why_not=why)
     import sentence_transformers  # noqa: PLC0415  (an optional dependency, and seconds to import)
 
@@ -68,12 +86,13 @@ def against_sentence_transformers(origin: Origin, runtime: Runtime) -> Compared:
         "model_kwargs": {"attn_implementation": "eager", "dtype": torch.float32},
     }
     try:
-        if getattr(config_of(origin.recipe.transformer), "is_causal", None) is False:
+        with _reading():
+            causal = getattr(config_of(origin.recipe.transformer), "is_causal", None)
+        if causal is False:
             options["config_kwargs"] = {"is_causal": False}
         answers = list(ANSWERS[origin.task](origin, runtime, options))
-    except Exception as problem:  # the library raises any type
-        what = f"{type(problem).__name__}: {problem!s:.200}"
-        return Compared(why_not=f"it cannot read the folder ({what})")
+    except _Unread as problem:
+        return Compared(why_not=str(problem))
     worst = dict[str, float]()
     for output, theirs, answer in answers:
         for mine, other in zip(answer(), theirs, strict=True):
@@ -94,7 +113,7 @@ def differences(compared: Compared, own_error: Mapping[str, float]) -> list[Diff
     ]
 
 
-def _why_not(origin: Origin) -> str:
+def _why_not(origin: Origin, *, template: bool) -> str:
     """Return why the library cannot be compared; empty: it can."""
     recipe = origin.recipe
     own_sizes = origin.family == "nomic_bert" and OWN_SIZES in read_config(recipe.transformer)
@@ -106,6 +125,7 @@ def _why_not(origin: Origin) -> str:
         "it needs the folder's own code": own_code,
         f"it has no models that {origin.task}; transformers has": origin.task not in ANSWERS,
         "the folder is of PyLate": recipe.kind == PYLATE,
+        "it does not read pairs by --pair-template": template,
         "the folder does not name the tokens that score": origin.score_tokens
         and recipe.kind != CROSS_ENCODER,
     }
@@ -129,26 +149,30 @@ def _vectors(origin: Origin, runtime: Runtime, options: Mapping[str, Any]) -> An
     from sentence_transformers import SentenceTransformer  # noqa: PLC0415
 
     recipe, config = origin.recipe, origin.encoder.config
-    if recipe.kind == SENTENCES and (origin.folder / MODULES).is_file():
-        theirs = SentenceTransformer(str(origin.folder), **options)
-    else:  # the library adds a mean
-        theirs = SentenceTransformer(str(recipe.transformer), **options)
+    whole = recipe.kind == SENTENCES and (origin.folder / MODULES).is_file()
+    with _reading():
+        theirs = SentenceTransformer(str(origin.folder if whole else recipe.transformer), **options)
+    if not whole:  # the library adds a mean
         [mode] = [name for name, ours in POOLING.items() if ours == config.pooling]
-        theirs[1] = type(theirs[1])(config.dim, pooling_mode=mode)
+        with _reading():
+            theirs[1] = type(theirs[1])(config.dim, pooling_mode=mode)
     theirs.max_seq_length = config.max_length
     theirs.truncate_dim = None
     for name in (None, *sorted(recipe.prompts)[:MOST_PROMPTS]):
         ours = functools.partial(runtime.encode, TEXTS, prompt_name=name, truncate="end")
-        yield "pooled", theirs.encode([*TEXTS], prompt_name=name), ours
+        with _reading():
+            rows = theirs.encode([*TEXTS], prompt_name=name)
+        yield "pooled", rows, ours
 
 
 def _scores(origin: Origin, runtime: Runtime, options: Mapping[str, Any]) -> Answers:
     """Yield logits of pairs."""
     from sentence_transformers import CrossEncoder  # noqa: PLC0415
 
-    theirs = CrossEncoder(str(origin.folder), **options)
-    theirs.max_seq_length = origin.encoder.config.max_length
-    logits = theirs.predict([*PAIRS], activation_fn=torch.nn.Identity())
+    with _reading():
+        theirs = CrossEncoder(str(origin.folder), **options)
+        theirs.max_seq_length = origin.encoder.config.max_length
+        logits = theirs.predict([*PAIRS], activation_fn=torch.nn.Identity())
 
     def ours() -> list[Floats]:
         return [each.logits for each in runtime.scores(PAIRS, truncate="end")]
@@ -160,14 +184,16 @@ def _terms(origin: Origin, runtime: Runtime, options: Mapping[str, Any]) -> Answ
     """Yield weights of all terms, of each role if their weights differ."""
     from sentence_transformers import SparseEncoder  # noqa: PLC0415
 
-    theirs = SparseEncoder(str(origin.folder), **options)
+    with _reading():
+        theirs = SparseEncoder(str(origin.folder), **options)
     theirs.max_seq_length = origin.encoder.config.max_length
     theirs.max_active_dims = None
     encode: dict[InputRole | None, Any] = {None: theirs.encode}
     if origin.query_terms is not None:
         encode = {"query": theirs.encode_query, "document": theirs.encode_document}
     for role, method in encode.items():
-        rows = method([*TEXTS], convert_to_sparse_tensor=False).numpy()
+        with _reading():
+            rows = method([*TEXTS], convert_to_sparse_tensor=False).numpy()
 
         def ours(role: InputRole | None = role, width: int = rows.shape[1]) -> list[Floats]:
             vectors = runtime.encode_sparse(TEXTS, role=role, truncate="end")
@@ -185,13 +211,16 @@ def _dense(vector: SparseVector, width: int) -> Floats:
 
 def _matches(origin: Origin, runtime: Runtime, options: Mapping[str, Any]) -> Answers:
     """Yield vectors of each token, of queries and of documents."""
-    from sentence_transformers import MultiVectorEncoder  # noqa: PLC0415  (since its version 6)
+    with _reading():
+        from sentence_transformers import MultiVectorEncoder  # noqa: PLC0415  (since version 6)
 
-    theirs = MultiVectorEncoder(str(origin.folder), **options)
+        theirs = MultiVectorEncoder(str(origin.folder), **options)
     encode = {"query": theirs.encode_query, "document": theirs.encode_document}
     for role in INPUT_ROLES:
         ours = functools.partial(runtime.encode_multi_vector, TEXTS, role=role, truncate="end")
-        yield "multi_vector", encode[role]([*TEXTS], convert_to_numpy=True), ours
+        with _reading():
+            rows = encode[role]([*TEXTS], convert_to_numpy=True)
+        yield "multi_vector", rows, ours
 
 
 # By the task of a bundle.

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headlight_export.families import check_values, family_of
+from headlight_export.families import encoder_config, family_of
 from headlight_export.families.heads import DECODERS
 from headlight_export.folders.origin import FolderUse, folder_use
-from headlight_export.folders.pooling_choice import check_use
+from headlight_export.folders.pooling_choice import with_pooling
 from headlight_export.folders.sentence_folder import Recipe
-from headlight_export.folders.task import OF_TOKENS, SENTENCES, generates, task_of
+from headlight_export.folders.task import OF_TOKENS, SENTENCES, task_of
 from headlight_export.writer.fp32_parts import architecture_of, outputs_of
 from headlight_model.config import (
     Dense,
@@ -87,7 +87,7 @@ def read_row(model: Mapping[str, Any]) -> Row:
     task = model.get("options", {}).get("task")
     config = SIZES | model["config"]
     family = family_of(config)
-    check_values(family, config)
+    encoder = encoder_config(family, config)
     pools = model.get("pools", False)
     recipe = Recipe(
         transformer=Path(),
@@ -95,8 +95,8 @@ def read_row(model: Mapping[str, Any]) -> Row:
         pooling="mean" if pools else None,
     )
     use = folder_use(recipe, family, config, None, task)
-    if not pools and task is None and not any(use):
-        check_use(recipe, config, causal=generates(config))
+    if not any(use):
+        with_pooling(recipe, config, encoder, None, for_vectors=task == "embed")
     built = dataclasses.replace(
         EMPTY, causal=family in DECODERS, **_heads(use, model.get("labels", 1), model.get("heads"))
     )

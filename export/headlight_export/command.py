@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import dataclasses
 import errno
-import functools
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +27,7 @@ from headlight_export.parity.transformers_comparison import Compared, Disagreeme
 from headlight_export.precision.conversion import PRECISIONS
 from headlight_export.precision.layer_search import table as search_table
 from headlight_export.precision.quality import table as quality_table
+from headlight_export.precision.variant_options import check_family
 from headlight_export.progress import DOWNLOAD, RANGES, READING, STEPS, VARIANTS, Lines
 from headlight_export.writer.bundle_writer import Exported, ParityError, export_origin
 from headlight_export.writer.disk_space import NoSpace, check_space
@@ -308,7 +308,7 @@ def _is_on_hub(model: str) -> bool:
 def _export(options: argparse.Namespace) -> Exported:
     progress = Lines(_steps(options))
     try:
-        origin = read_model(options, progress)
+        origin = read_model(options, progress, options.precision)
         progress.tell(f"task: {origin.task}" + (f" ({origin.why})" if origin.why else ""))
         progress.tell(origin.about)
         check_space(options.out, origin, len({*options.precision}), setting=OUT)
@@ -328,15 +328,25 @@ def _export(options: argparse.Namespace) -> Exported:
         progress.close()
 
 
-def read_model(options: argparse.Namespace, progress: Lines) -> Origin:
-    """Return what the folder or the Hub holds. Messages name the Hub id, not where it is kept."""
+def read_model(
+    options: argparse.Namespace, progress: Lines, precisions: Sequence[str] = ()
+) -> Origin:
+    """Return what the folder or the Hub holds. Messages name the Hub id, not where it is kept.
+
+    `precisions` that do not suit the model are refused before a download.
+    """
+
+    def check(settings: Path) -> None:
+        check_family(
+            precisions, check_settings(settings, pooling=options.pooling, task=options.task)
+        )
+
     model, folder, commit = options.model, Path(options.model), ""
     if on_hub := _is_on_hub(model):
         revision = options.revision or DEFAULT_REVISION
         progress(DOWNLOAD)
         progress.tell(f"downloading {model}, revision {revision}")
-        given = {"pooling": options.pooling, "task": options.task}
-        folder = download(model, revision, functools.partial(check_settings, **given))
+        folder = download(model, revision, check)
         commit = folder.name
     elif options.revision is not None:
         raise Refused(f"--revision is for a Hub id; {model} is a folder")

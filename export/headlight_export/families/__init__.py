@@ -6,7 +6,6 @@ The encoder never checks the family. A family's unique feature becomes an option
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -29,10 +28,11 @@ from headlight_export.families import (
     roformer,
     t5,
 )
-from headlight_export.families.source import Config, Unfit
+from headlight_export.families.source import Config, NoTensors, Unfit
 from headlight_export.families.unsupported import CAUSES
 from headlight_export.folders.model_folder import Refused
 from headlight_model.checkpoint import printable
+from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 
 
@@ -145,12 +145,10 @@ def convert(
     try:
         return FAMILIES[family](config, tensors, longest)
     except Unfit as error:
-        if not (code := code_of(config.values)):
-            raise
-        raise Unfit(
-            f"{error}; config.json names code of its own ({code}), "
-            "which may be another architecture"
-        ) from error
+        if code := code_of(config.values):
+            which = f"config.json names code of its own ({code}), which may be another architecture"
+            error.args = (f"{error}; {which}",)
+        raise
     except Refused:
         raise
     except (ValueError, ArithmeticError) as error:
@@ -159,11 +157,14 @@ def convert(
         ) from error
 
 
-def check_values(family: str, config: Mapping[str, Any]) -> None:
-    """Check the values of a config.json that its family reads before it reads weights.
+def encoder_config(family: str, config: Mapping[str, Any]) -> EncoderConfig:
+    """Return the config of the encoder of a folder whose weights are not there yet.
 
     Raises:
-        Refused: one cannot be served.
+        Refused: a value cannot be served.
     """
-    with contextlib.suppress(Unfit):  # of the first tensor, which is not there
+    try:
         convert(family, Config(config), {}, None)
+    except NoTensors as missing:
+        return missing.built
+    raise RuntimeError(f"{family} made an encoder without tensors. This is a bug.")

@@ -19,15 +19,25 @@ IDLE = ("pooler.", "cls.", "classifier.", "qa_outputs.", "embeddings.token_type_
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
     """Convert a BERT folder; see `headlight_export.families.Convert`."""
-    weights = Weights(tensors, PREFIXES, IDLE)
-    return table(config, weights, unused=0)
+    return table(config, tensors, PREFIXES, IDLE)
 
 
-def table(config: Config, weights: Weights, *, unused: int, embedding_dim: int = 0) -> Encoder:
-    """Return an encoder with a table of positions, without its first `unused` rows.
+def table(
+    config: Config,
+    tensors: dict[str, Tensor],
+    prefixes: Sequence[str],
+    idle: Sequence[str],
+    *,
+    unused: int = 0,
+    embedding_dim: int = 0,
+) -> Encoder:
+    """Return an encoder with a table of positions.
 
-    `embedding_dim`: width of the embeddings, which are projected if the layers are wider; 0: as
-    wide as the layers.
+    Args:
+        config, tensors, prefixes, idle: see `Weights`.
+        unused: first rows of the table that no token has.
+        embedding_dim: width of the embeddings, which are projected if the layers are wider; 0: as
+            wide as the layers.
     """
     config.demand(
         "position_embedding_type",
@@ -48,6 +58,7 @@ def table(config: Config, weights: Weights, *, unused: int, embedding_dim: int =
         trained_length=rows,
         max_length=rows,
     )
+    weights = Weights(built, tensors, prefixes, idle)
     kept = slice(unused, unused + rows)
     move_embeddings(
         weights,
@@ -63,7 +74,7 @@ def table(config: Config, weights: Weights, *, unused: int, embedding_dim: int =
     move_blocks(config, weights, "encoder.layer.{}")
     if built.embedding_width != built.dim:
         weights.move_linear("embedding_project", "embeddings_project")
-    return weights.build(built)
+    return weights.build()
 
 
 def common(config: Config) -> dict[str, Any]:

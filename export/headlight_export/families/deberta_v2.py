@@ -22,7 +22,6 @@ PROJECTIONS = ("query", "key", "value")
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
     """Convert a DeBERTa folder; see `headlight_export.families.Convert`."""
     _check(config)
-    weights = Weights(tensors, ("deberta.",), IDLE)
     sizes = bert.common(config)
     config.demand(
         "embedding_size",
@@ -44,6 +43,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         trained_length=rows,
         max_length=max(longest or 0, rows),
     )
+    weights = Weights(built, tensors, ("deberta.",), IDLE)
     weights.move("embedding.weight", "embeddings.word_embeddings.weight")
     if built.segments:
         weights.move("segment_embedding.weight", "embeddings.token_type_embeddings.weight")
@@ -55,7 +55,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         weights.move_linear(f"{ours}.attention.project_out", f"{layer}.attention.output.dense")
         weights.move_norm(f"{ours}.attention_norm", f"{layer}.attention.output.LayerNorm")
         bert.move_feed_forward(weights, ours, layer)
-    return weights.build(built)
+    return weights.build()
 
 
 def _check(config: Config) -> None:

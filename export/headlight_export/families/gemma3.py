@@ -35,7 +35,6 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     causal = _is_causal(config)
     for name in ("attn_logit_softcapping", "final_logit_softcapping"):
         config.demand(name, (), "which caps scores by a tanh; that cannot be served")
-    weights = Weights(tensors, ("model.",), IDLE)
     trained = config.get(int, "max_position_embeddings", default=131_072, least=1)
     biases = config.get(bool, "attention_bias", default=False)
     built = EncoderConfig(
@@ -65,6 +64,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     )
     scalar = config.get(float, "query_pre_attn_scalar", default=256.0, least=1)
     scale = (built.head_dim / scalar) ** 0.5  # the encoder divides scores by sqrt(head_dim)
+    weights = Weights(built, tensors, ("model.",), IDLE)
     weights.move("embedding.weight", "embed_tokens.weight")
     _move_norm(weights, "final_norm", "norm")
     for at in range(built.layers):
@@ -73,7 +73,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         for place, name in NORMS.items():
             _move_norm(weights, f"{ours}.{place}", f"{layer}.{name}")
         _move_norm(weights, f"{ours}.attention.query_norm", f"{layer}.self_attn.q_norm", scale)
-    return weights.build(built)
+    return weights.build()
 
 
 def _move_norm(weights: Weights, ours: str, theirs: str, scale: float = 1.0) -> None:

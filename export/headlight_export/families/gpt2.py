@@ -22,7 +22,6 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     )
     for name in [name for name in tensors if name.endswith(MASKS)]:
         del tensors[name]
-    weights = Weights(tensors, ("transformer.",), IDLE)
     vocabulary, dim = config.get(int, "vocab_size", least=1), config.get(int, "n_embd", least=1)
     rows = config.get(int, "n_positions", default=1024, least=1)
     pad = config.get(int, "pad_token_id", default=0)
@@ -43,6 +42,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         max_length=rows,
         pad_id=pad if 0 <= pad < vocabulary else 0,
     )
+    weights = Weights(built, tensors, ("transformer.",), IDLE)
     weights.move("embedding.weight", "wte.weight")
     weights.move("positions.table.weight", "wpe.weight")
     weights.move_norm("final_norm", "ln_f")
@@ -52,7 +52,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         # Factors on scores, other than 1 / sqrt(d), become factors on queries.
         factor = (1.0 if scaled else math.sqrt(built.head_dim)) / (at + 1 if by_layer else 1)
         _move_block(weights, f"blocks.{at}", f"h.{at}", factor)
-    return weights.build(built)
+    return weights.build()
 
 
 def _move_block(weights: Weights, ours: str, layer: str, factor: float) -> None:

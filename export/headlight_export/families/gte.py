@@ -38,7 +38,6 @@ def convert(
         config.demand(
             name, accepted, f"which this family is not served with; only {accepted[0]} is"
         )
-    weights = Weights(tensors, ("new.", "gte."), IDLE)
     trained = config.get(int, "max_position_embeddings", default=8192, least=1)
     built = EncoderConfig(
         **bert.common(config)
@@ -51,6 +50,7 @@ def convert(
         trained_length=trained,
         max_length=max(longest or 0, trained),
     )
+    weights = Weights(built, tensors, ("new.", "gte."), IDLE)
     weights.move("embedding.weight", "embeddings.word_embeddings.weight")
     if built.segments:
         weights.move("segment_embedding.weight", "embeddings.token_type_embeddings.weight")
@@ -61,7 +61,7 @@ def convert(
             move_native(weights, f"blocks.{at}", f"layers.{at}", bias=True)
         else:
             _move_own(weights, f"blocks.{at}", f"encoder.layer.{at}")
-    return weights.build(built)
+    return weights.build()
 
 
 def _move_own(weights: Weights, ours: str, layer: str) -> None:

@@ -22,7 +22,6 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
             f"config.json: feed_forward_type {gate!a:.40} cannot be served; served are "
             "original, geglu, reglu"
         )
-    weights = Weights(tensors, bert.PREFIXES, bert.IDLE)
     # It was trained with 512 tokens, and is served with max_position_embeddings, 8,192.
     trained = config.get(int, "max_position_embeddings", least=1)
     built = EncoderConfig(
@@ -34,6 +33,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         trained_length=trained,
         max_length=max(longest or 0, trained),
     )
+    weights = Weights(built, tensors, bert.PREFIXES, bert.IDLE)
     bert.move_embeddings(
         weights,
         "embeddings.word_embeddings",
@@ -47,7 +47,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
             bert.move_feed_forward(weights, ours, layer)
         else:
             _move_gated(weights, ours, f"{layer}.mlp")
-    return weights.build(built)
+    return weights.build()
 
 
 def _move_gated(weights: Weights, ours: str, theirs: str) -> None:

@@ -50,7 +50,6 @@ def convert(
             if it is used, the layers that the config names are local.
     """
     causal = _is_causal(config, causal)
-    weights = Weights(tensors, ("model.",), IDLE)
     both = config.get(bool, "attention_bias", default=False)
     ffn_bias = config.get(bool, "mlp_bias", default=False)
     trained = config.get(int, "max_position_embeddings", default=2048, least=1)
@@ -76,11 +75,12 @@ def convert(
         trained_length=trained,
         max_length=max(longest or 0, trained),
     )
+    weights = Weights(built, tensors, ("model.",), IDLE)
     weights.move("embedding.weight", "embed_tokens.weight")
     weights.move_norm("final_norm", "norm", bias=False)
     for at in range(built.layers):
         _move_block(weights, built, f"blocks.{at}", f"layers.{at}")
-    return weights.build(built)
+    return weights.build()
 
 
 def _move_block(weights: Weights, built: EncoderConfig, ours: str, layer: str) -> None:

@@ -16,7 +16,6 @@ THETAS = {GLOBAL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
     """Convert a ModernBERT folder; see `headlight_export.families.Convert`."""
-    weights = Weights(tensors, ("model.",), IDLE)
     norm_bias = config.get(bool, "norm_bias", default=False)
     attention_bias = config.get(bool, "attention_bias", default=False)
     ffn_bias = config.get(bool, "mlp_bias", default=False)
@@ -42,6 +41,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         trained_length=trained,
         max_length=max(longest or 0, trained),
     )
+    weights = Weights(built, tensors, ("model.",), IDLE)
     weights.move("embedding.weight", "embeddings.tok_embeddings.weight")
     weights.move_norm("embedding_norm", "embeddings.norm", bias=norm_bias)
     weights.move_norm("final_norm", "final_norm", bias=norm_bias)
@@ -60,7 +60,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
             gate, up = f"{ours}.feed_forward.gate.{part}", f"{ours}.feed_forward.up.{part}"
             weights.move_halves(gate, up, f"{layer}.mlp.Wi.{part}")  # the first half is activated
         weights.move_linear(f"{ours}.feed_forward.down", f"{layer}.mlp.Wo", bias=ffn_bias)
-    return weights.build(built)
+    return weights.build()
 
 
 def _local_layers(config: Config) -> tuple[int, ...]:

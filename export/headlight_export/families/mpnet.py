@@ -21,9 +21,17 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         (BUCKETS,),
         f"which this family has no code for; only {BUCKETS} is served",
     )
-    weights = Weights(tensors, ("mpnet.",), (*bert.IDLE, "lm_head."))
     unused = PAD + 1
     rows = config.get(int, "max_position_embeddings", least=unused + 1) - unused
+    built = EncoderConfig(
+        **bert.common(config) | {"segments": 0, "pad_id": PAD},
+        positions="learned+relative",
+        relative_buckets=BUCKETS,
+        activation=activation(config),
+        trained_length=rows,
+        max_length=rows,
+    )
+    weights = Weights(built, tensors, ("mpnet.",), (*bert.IDLE, "lm_head."))
     weights.move("embedding.weight", "embeddings.word_embeddings.weight")
     weights.move_norm("embedding_norm", "embeddings.LayerNorm")
     weights.move(
@@ -36,14 +44,6 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         "encoder.relative_attention_bias.weight",
         change=lambda table: table[None],
     )
-    built = EncoderConfig(
-        **bert.common(config) | {"segments": 0, "pad_id": PAD},
-        positions="learned+relative",
-        relative_buckets=BUCKETS,
-        activation=activation(config),
-        trained_length=rows,
-        max_length=rows,
-    )
     for at in range(built.layers):
         ours, layer = f"blocks.{at}", f"encoder.layer.{at}"
         attention = f"{layer}.attention.attn"
@@ -53,4 +53,4 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         weights.move_linear(f"{ours}.attention.project_out", f"{attention}.o")
         weights.move_norm(f"{ours}.attention_norm", f"{layer}.attention.LayerNorm")
         bert.move_feed_forward(weights, ours, layer)
-    return weights.build(built)
+    return weights.build()

@@ -5,6 +5,7 @@ Names are those of its own code or of transformers 5.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from torch import Tensor
@@ -37,7 +38,6 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         config.demand(
             name, accepted, f"which this family is not served with; only {accepted[0]} is"
         )
-    weights = Weights(tensors, ("bert.", "nomic_bert."), IDLE)
     gate = config.get(str, "activation_function", "hidden_act", default="silu")
     gate = {"swiglu": "silu", "geglu": "gelu"}.get(gate, gate)
     if gate not in ACTIVATIONS:
@@ -54,8 +54,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         least=1,
     )
     built = EncoderConfig(
-        # Padded, so larger than in config.json.
-        vocab_size=len(weights.peek("embeddings.word_embeddings.weight")),
+        vocab_size=config.get(int, "vocab_size", least=1),
         dim=config.get(int, "hidden_size", "n_embd"),
         heads=config.get(int, "num_attention_heads", "n_head"),
         layers=config.get(int, "num_hidden_layers", "n_layer"),
@@ -77,6 +76,9 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         max_length=max(longest or 0, trained),
         pad_id=config.get(int, "pad_token_id", default=0),
     )
+    weights = Weights(built, tensors, ("bert.", "nomic_bert."), IDLE)
+    padded = len(weights.peek("embeddings.word_embeddings.weight"))
+    weights.built = dataclasses.replace(built, vocab_size=padded)
     native = "layers.0.self_attn.q_proj.weight" in weights
     weights.move("embedding.weight", "embeddings.word_embeddings.weight")
     weights.move("segment_embedding.weight", "embeddings.token_type_embeddings.weight")
@@ -84,7 +86,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     for at in range(built.layers):
         move = move_native if native else _move_own
         move(weights, f"blocks.{at}", f"layers.{at}" if native else f"encoder.layers.{at}")
-    return weights.build(built)
+    return weights.build()
 
 
 def _turning(config: Config, trained: int, longest: int) -> dict[str, Any]:

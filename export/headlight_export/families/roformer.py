@@ -19,7 +19,6 @@ ANGLES = "encoder.embed_positions.weight"
 
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
     """Convert a RoFormer folder; see `headlight_export.families.Convert`."""
-    weights = Weights(tensors, ("roformer.",), bert.IDLE)
     trained = config.get(int, "max_position_embeddings", default=1536, least=1)
     values = config.get(bool, "rotary_value", default=False)
     wide = config.get(int, "embedding_size", default=config.get(int, "hidden_size"))
@@ -32,6 +31,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         trained_length=trained,
         max_length=max(longest or 0, trained),
     )
+    weights = Weights(built, tensors, ("roformer.",), bert.IDLE)
     bert.move_embeddings(
         weights,
         "embeddings.word_embeddings",
@@ -59,7 +59,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
             name = f"{ours}.attention.project_out.weight"
             weights.state[name] = reorder(weights.state[name].T.contiguous()).T.contiguous()
         bert.move_feed_forward(weights, ours, layer)
-    return weights.build(built)
+    return weights.build()
 
 
 def _check_angles(weights: Weights, built: EncoderConfig) -> None:

@@ -29,6 +29,14 @@ class Unfit(Refused):
     """Tensors and config.json that do not fit one known model."""
 
 
+class NoTensors(Unfit):
+    """A folder of a known model without tensors. `built` is the config of its encoder."""
+
+    def __init__(self, built: EncoderConfig) -> None:
+        super().__init__("the weights have no tensors; is the file whole?")
+        self.built = built
+
+
 class Config:
     """A config.json, read by name and type. A value may have a second name, from another family.
 
@@ -101,20 +109,32 @@ class Weights:
     """The tensors of a folder, moved to our names. A tensor left over is an error unless idle.
 
     Attributes:
+        built: config of the encoder.
         state: by our names.
     """
 
     def __init__(
-        self, tensors: dict[str, Tensor], prefixes: Sequence[str], idle: Sequence[str] = ()
+        self,
+        built: EncoderConfig,
+        tensors: dict[str, Tensor],
+        prefixes: Sequence[str],
+        idle: Sequence[str] = (),
     ) -> None:
-        """Wrap the tensors.
+        """Wrap the tensors. They need a config, so that it can be checked before a download.
 
         Args:
+            built: config of the encoder.
             tensors: by the folder's names; moved ones are taken out of it.
             prefixes: possible prefixes of every name ("bert."), for a model saved inside another.
             idle: beginnings of names, without prefix, that vectors do not need: poolers, other
                 tasks' heads.
+
+        Raises:
+            NoTensors: there is none.
         """
+        if not tensors:
+            raise NoTensors(built)
+        self.built = built
         self.state: dict[str, Tensor] = {}
         self._idle = tuple(idle)
         self._origin: dict[str, str] = {}
@@ -185,13 +205,13 @@ class Weights:
         if bias:
             self.move(f"{ours}.bias", f"{theirs}.{'beta' if old else 'bias'}")
 
-    def build(self, config: EncoderConfig) -> Encoder:
+    def build(self) -> Encoder:
         """Return the encoder with these weights: float32, in evaluation mode.
 
         Raises:
             Unfit: a tensor's shape differs from the config's, or the tensor is unknown.
         """
-        shapes = _shapes(config)
+        shapes = _shapes(self.built)
         if shapes.keys() != self.state.keys():
             raise RuntimeError(
                 f"a family maps {sorted(shapes.keys() ^ self.state.keys())} wrongly. This is a bug."
@@ -212,7 +232,7 @@ class Weights:
                 f"{left[0]} (and {len(left) - 1} more tensors) do not belong to this family; "
                 "check model_type"
             )
-        encoder = Encoder(config)
+        encoder = Encoder(self.built)
         encoder.load_state_dict(self.state)
         return encoder.eval()
 

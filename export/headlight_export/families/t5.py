@@ -25,7 +25,6 @@ def convert(
     `per_layer`: each layer has its own biases; else the first has those of all.
     """
     config.demand("is_decoder", (False,), "which makes it causal; only the encoder is served")
-    weights = Weights(tensors, ("transformer.",), IDLE)
     gated, activation = _feed_forward(config)
     trained = config.get(int, "n_positions", default=512, least=1)
     built = EncoderConfig(
@@ -53,6 +52,7 @@ def convert(
         max_length=max(longest or 0, trained),
         pad_id=config.get(int, "pad_token_id", default=0),
     )
+    weights = Weights(built, tensors, ("transformer.",), IDLE)
     weights.move("embedding.weight", EMBEDDING if EMBEDDING in weights else COPY)
     weights.move_norm("final_norm", "encoder.final_layer_norm", bias=False)
     weights.move(
@@ -65,7 +65,7 @@ def convert(
     )
     for at in range(built.layers):
         _move_block(weights, built, f"blocks.{at}", f"encoder.block.{at}")
-    return weights.build(built)
+    return weights.build()
 
 
 def _feed_forward(config: Config) -> tuple[bool, str]:

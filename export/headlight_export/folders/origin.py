@@ -18,7 +18,7 @@ from torch import Tensor
 from headlight.runtime.bundle.pair_template import PairTemplate
 from headlight.runtime.bundle.roles import RoleRules
 from headlight.runtime.values import Floats
-from headlight_export.families import check_values, convert, family_of, is_own
+from headlight_export.families import convert, encoder_config, family_of, is_own
 from headlight_export.families.heads import (
     DECODERS,
     OF_TERMS,
@@ -39,14 +39,13 @@ from headlight_export.folders.pair_template import (
     template_from_file,
     template_from_folder,
 )
-from headlight_export.folders.pooling_choice import check_use, with_pooling
+from headlight_export.folders.pooling_choice import with_pooling
 from headlight_export.folders.router_folder import query_rules, read_query_terms
 from headlight_export.folders.sentence_folder import MODULES, DenseLayer, Recipe, read_recipe
 from headlight_export.folders.task import (
     GENERATES,
     OF_TOKENS,
     STANFORD,
-    generates,
     matches_tokens,
     other_use,
     scored,
@@ -205,10 +204,10 @@ def read_origin(
     return dataclasses.replace(origin, folder=folder)
 
 
-def check_settings(folder: Path, *, pooling: str | None = None, task: str | None = None) -> None:
-    """Check all that the settings of a folder say, before its weights are there.
+def check_settings(folder: Path, *, pooling: str | None = None, task: str | None = None) -> str:
+    """Check what the settings of a folder say of its encoder, before its weights are there.
 
-    The arguments are those of `read_origin`.
+    The arguments are those of `read_origin`. Returns the family.
 
     Raises:
         Refused: as there.
@@ -216,12 +215,13 @@ def check_settings(folder: Path, *, pooling: str | None = None, task: str | None
     recipe = read_recipe(folder)
     config = read_config(recipe.transformer)
     if is_own(config):
-        return
+        return OURS
     family = family_of(config)
     use = folder_use(recipe, family, config, pooling, task)
-    check_values(family, config)
-    if recipe.pooling is None and pooling is None and task is None and not any(use):
-        check_use(recipe, config, causal=generates(config))
+    built = encoder_config(family, config)
+    if not any(use):
+        with_pooling(recipe, config, built, pooling, for_vectors=task == "embed")
+    return family
 
 
 def folder_use(

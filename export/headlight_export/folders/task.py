@@ -160,16 +160,6 @@ def other_use(kind: str, config: Mapping[str, Any]) -> str | None:
     return None
 
 
-def generates(config: Mapping[str, Any]) -> bool:
-    """Return whether config.json names a decoder that generates, and is causal."""
-    said = config.get("architectures")
-    return (
-        any(str(name).endswith(GENERATES) for name in (said if isinstance(said, list) else ()))
-        and config.get("is_causal") is not False
-        and not config.get("use_bidirectional_attention")
-    )
-
-
 def _is_cross_encoder(config: Mapping[str, Any]) -> bool:
     """Return whether sentence-transformers wrote how pairs are scored."""
     settings = config.get("sentence_transformers")

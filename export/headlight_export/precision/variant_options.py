@@ -93,13 +93,13 @@ def _check_target(keep_nearest: float, variants: Collection[Variant]) -> None:
         )
 
 
-def check_family(variants: Collection[Variant], family: str) -> None:
+def check_family(precisions: Collection[str], family: str) -> None:
     """Check that no precision is too narrow for all models of a family.
 
     Raises:
         BrokenVariantError: one is; the message has the remedy.
     """
-    if (CPU, "fp16") in variants and family in BEYOND_FLOAT16:
+    if "fp16" in precisions and family in BEYOND_FLOAT16:
         raise broken(CPU, "fp16", f"overflows: activations of {family} leave float16's range")
 
 

@@ -128,7 +128,7 @@ def export_origin(
             f"{out} exists and is not a bundle; choose another --out or remove it"
         )
     variants = known_variants(precisions, providers, texts, keep_nearest)
-    check_family(variants, origin.family)
+    check_family(precisions, origin.family)
     calibrating = _calibrating(calibration, origin)
     check_texts(variants, origin.tokenizer, texts, calibration, keep_nearest)
     limit = None if origin.tokenizer is None else _character_limit(origin, progress)

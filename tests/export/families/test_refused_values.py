@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from headlight_export.families import FAMILIES
-from headlight_export.families.source import Config
+from headlight_export.families import FAMILIES, encoder_config
 from headlight_export.folders.model_folder import Refused
 
 USUAL: dict[str, Any] = {
@@ -44,4 +43,23 @@ def test_a_value_that_changes_the_arithmetic_is_refused(
 ) -> None:
     [name] = said
     with pytest.raises(Refused, match=rf"^config.json: {name} is .*{cause}$"):
-        FAMILIES[family](Config(USUAL | said), {}, None)
+        encoder_config(family, USUAL | said)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_family_checks_its_values_without_tensors(family: str) -> None:
+    sizes = dict.fromkeys(("d_model", "dim", "n_embd"), 8)
+    sizes |= dict.fromkeys(("num_heads", "num_layers", "n_head", "n_layer", "n_layers"), 2)
+    sizes |= {
+        "d_kv": 4,
+        "d_ff": 8,
+        "hidden_dim": 8,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 16,
+    }
+    values = USUAL | sizes
+    assert encoder_config(family, values).vocab_size == values["vocab_size"]
+    names = ("hidden_act", "activation", "activation_function", "hidden_activation")
+    unknown = dict.fromkeys((*names, "feed_forward_proj"), "cube")
+    with pytest.raises(Refused, match=r"config.json: .* 'cube' cannot be served"):
+        encoder_config(family, values | unknown)

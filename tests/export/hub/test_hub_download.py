@@ -11,6 +11,7 @@ import pytest
 from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 
+from headlight_export.command import main
 from headlight_export.folders.model_folder import Refused
 from headlight_export.hub.hub_download import download
 from headlight_export.hub.hub_errors import HubUnavailable, explained
@@ -139,6 +140,10 @@ def other_revision(tiny: Repository, _: pytest.MonkeyPatch) -> None:
             "Qwen3ForCausalLM is a decoder with a generation head .* --pooling last",
         ),
         (
+            says(model_type="qwen3", architectures=["Qwen3Model"]),
+            "the model is a decoder and the folder does not name a pooling; .* --pooling last",
+        ),
+        (
             says(model_type="roformer", architectures=["RoFormerForSequenceClassification"]),
             "heads are not read for roformer yet; .* --task embed",
         ),
@@ -164,6 +169,18 @@ def test_a_model_that_cannot_be_exported_is_refused_before_its_weights_are_fetch
     with pytest.raises(Refused, match=message) as caught:
         download(TINY, "main")
     assert "\n" not in str(caught.value)
+    assert WEIGHTS not in hub.sent
+
+
+def test_a_precision_that_does_not_suit_the_family_is_refused_before_the_weights_are_fetched(
+    hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(hub.repositories[TINY], model_type="gemma3_text", num_key_value_heads=1)
+    arguments = [TINY, "--out", str(tmp_path / "out"), "--pooling", "last"]
+    assert main([*arguments, "--precision", "fp16"]) == 2
+    assert (
+        "export: --precision fp16 overflows: activations of gemma3_text" in capsys.readouterr().err
+    )
     assert WEIGHTS not in hub.sent
 
 

@@ -137,7 +137,6 @@ def test_a_bidirectional_llama_pools_as_its_config_says(pooling: str, tmp_path: 
     temperature = 0.2
     own = {
         "model_type": "llama_bidirec",
-        "auto_map": {"AutoModel": "llama_bidirectional_model.LlamaBidirectionalModel"},
         "pooling": pooling,
         "temperature": temperature,
         "is_causal": None,
@@ -146,14 +145,18 @@ def test_a_bidirectional_llama_pools_as_its_config_says(pooling: str, tmp_path: 
     for kind in ("Model", "ForSequenceClassification"):
         model = kept.model if kind == "Model" else kept
         folder = tmp_path / kind
-        save_as(model, folder, own | {"architectures": [f"LlamaBidirectional{kind}"]})
-        encoder = read_origin(folder, ids_only=True).encoder
+        named = kind == "ForSequenceClassification" or pooling == "avg"  # else by its model_type
+        classes = {"architectures": [f"LlamaBidirectional{kind}"] if named else None}
+        save_as(model, folder, own | classes)
+        origin = read_origin(folder, ids_only=True)
+        encoder = origin.encoder
         with torch.inference_mode():
             tokens = kept.model(ids).last_hidden_state
             pooled = {"avg": tokens.mean(1), "cls": tokens[:, 0], "last": tokens[:, -1]}[pooling]
             ours = encoder(ids)
             torch.testing.assert_close(ours.tokens, tokens, atol=2e-5, rtol=0)
             if kind == "Model":
+                assert f"pooling: {encoder.config.pooling} (config.json)" in origin.about
                 torch.testing.assert_close(ours.pooled, pooled, atol=2e-5, rtol=0)
                 assert against_transformers(folder, "llama_bidirec", encoder, EXACT).errors
             else:
@@ -177,6 +180,8 @@ def test_the_projection_of_a_bidirectional_qwen3_is_applied_to_the_mean(tmp_path
     with torch.inference_mode():
         expected = (model(ids).last_hidden_state @ projection.T).mean(1)
         torch.testing.assert_close(encoder(ids).pooled, expected, atol=5e-5, rtol=1e-5)
+    with pytest.raises(Refused, match=r"linear\.weight is .* by max .* served are mean, cls"):
+        read_origin(tmp_path, pooling="max", ids_only=True)
     assert against_transformers(tmp_path, "qwen3", encoder, EXACT).errors
 
 

@@ -267,11 +267,11 @@ def _read_foreign(
     scores, weighs, matches = folder_use(recipe, family, config, pooling, task)
     tensors = read_tensors(recipe.transformer)
     pools, fields = recipe.pooling is not None, Config(config)
-    recipe = _with_projection(recipe, config, tensors, matches=matches)
+    recipe = _with_projection(recipe, config, tensors, pooling, matches=matches)
     encoder = convert(family, fields, tensors, max_length)
     tokenizer = None if ids_only else _read_tokenizer(recipe)
     pooling_source, head, rules = (
-        _pooling_source(recipe, config, pooling),
+        _pooling_source(recipe, fields, pooling),
         None,
         dict[str, RoleRules](),
     )
@@ -353,16 +353,29 @@ def _query_terms(recipe: Recipe, built: EncoderConfig, tokenizer: str | None) ->
 
 
 def _with_projection(
-    recipe: Recipe, config: Mapping[str, Any], tensors: dict[str, Tensor], *, matches: bool
+    recipe: Recipe,
+    config: Mapping[str, Any],
+    tensors: dict[str, Tensor],
+    pooling: str | None,
+    *,
+    matches: bool,
 ) -> Recipe:
     """Return the recipe with its layers for vectors of tokens, or without if no one `matches` them.
 
     Stanford's layer is taken out of the encoder's tensors. So is Voyage's, which it applies to
     tokens: without a bias, it may be applied to their mean.
+
+    Raises:
+        Refused: `pooling`, or the folder's, takes a maximum, which a projection changes.
     """
     if recipe.kind == STANFORD:
         recipe = dataclasses.replace(recipe, multi_vector=(take_projection(tensors),))
     elif PROJECTION in tensors and bidirectional_by_name(config):
+        if "max" in (pooling, recipe.pooling):
+            raise Refused(
+                f"{PROJECTION} is applied to tokens, so pooling by max cannot be served; "
+                "served are mean, cls and last (--pooling, or the folder's)"
+            )
         recipe = dataclasses.replace(recipe, dense=(take_projection(tensors), *recipe.dense))
     return recipe if matches else dataclasses.replace(recipe, multi_vector=(), roles={})
 
@@ -460,7 +473,7 @@ def _read_head(
     """Return the head for scores of a folder whose model is of the class `scores`."""
     each_token = scores.endswith(OF_TOKENS)
     if tokens:
-        source = read_token_head(family, tensors, encoder, tokens)
+        source = read_token_head(family, Config(config), tensors, encoder, tokens)
     else:
         source = read_head(family, Config(config), tensors, encoder.config, each_token=each_token)
     count = source.layers[-1].width
@@ -487,12 +500,14 @@ def _read_terms(
     return FolderTerms(head, state)
 
 
-def _pooling_source(recipe: Recipe, config: Mapping[str, Any], requested: str | None) -> str:
+def _pooling_source(recipe: Recipe, config: Config, requested: str | None) -> str:
     if recipe.pooling is not None:
         return MODULES
     if requested is not None:
         return "--pooling"
-    return CONFIG if config.get("pooling") else "the folder says nothing of it; --pooling chooses"
+    return (
+        CONFIG if "pooling" in config.used else "the folder says nothing of it; --pooling chooses"
+    )
 
 
 def _read_tokenizer(recipe: Recipe) -> str:

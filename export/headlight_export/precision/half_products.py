@@ -8,16 +8,16 @@ graph says.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from headlight.runtime.parity.golden_inputs import distance
-from headlight_export.parity.activations import record_largest
+from headlight.runtime.values import Floats
+from headlight_export.parity.activations import Largest
 from headlight_export.parity.reference import (
     Reference,
     lengths_to_try,
@@ -29,8 +29,8 @@ from headlight_export.precision.quality import (
     FLOAT16_END,
     HalfQuality,
     broken,
-    check_cosines,
-    cosines,
+    check_nearness,
+    judged,
 )
 from headlight_export.precision.sample_texts import Passage, Passages, spread
 from headlight_model.config import EncoderConfig
@@ -41,24 +41,51 @@ from headlight_model.encoder import Encoder
 # sum to float16, which can be larger than the sum.
 HEADROOM = 2
 CPU = "cpu"  # whose option --precision is
-TEXTS = 64  # compared; the range is that of all
+TEXTS = 64  # of the report; for all, a large model would take minutes
 SEED = 8
 
 
-def measure_half(reference: Reference, sample: Passages) -> HalfQuality:
+def measure_half(
+    reference: Reference, sample: Passages, outputs: Collection[str] = ("pooled",)
+) -> HalfQuality:
     """Compute texts and random ids with products in float16, and compare.
 
-    Hidden states count, too: the graph has them in float32, but they add up products.
+    Attention and hidden states are those of the random ids, which are harder than texts.
+
+    Args:
+        reference: PyTorch's float32.
+        sample: texts; TEXTS of them are computed.
+        outputs: of the model's task, from the manifest.
 
     Raises:
-        BrokenVariantError: numbers leave float16's range or come near its end, or vectors are too
-            far from float32.
+        BrokenVariantError: numbers of a product leave float16's range or come near its end, or
+            outputs are too far from float32.
     """
     config = reference.encoder.config
-    others = [_random(config, length) for length in lengths_to_try(config)]
-    with record_largest(reference.encoder) as largest:
-        for text in (*sample.items, *others, _random(config, longest_to_try(config))):
-            reference.outputs(text.ids, text.segments, weights=False)
+    rounded = Reference(in_half(reference.encoder))
+    products = LargestProducts(reference.encoder)
+    errors = dict[str, float]()
+    pairs = {name: list[tuple[Floats, Floats]]() for name in judged(outputs)}
+    for text, maps in (
+        *((text, False) for text in spread(sample.items, TEXTS)),
+        *((_random(config, length), True) for length in lengths_to_try(config)),
+        (_random(config, longest_to_try(config)), False),
+    ):
+        with products:
+            exact = reference.outputs(text.ids, text.segments, weights=maps)
+        _check_range(products.largest)
+        with HalfProducts():
+            halved = rounded.outputs(text.ids, text.segments, weights=maps)
+        for name, value in halved.items():
+            errors[name] = max(errors.get(name, 0.0), distance(name, value, exact[name]))
+        for name, of_output in pairs.items():
+            of_output.append((exact[name], halved[name]))
+    near = check_nearness(CPU, "fp16", pairs, "with products in float16, as on a GPU, ")
+    module, most = products.largest.worst
+    return HalfQuality(errors, near, most, module)
+
+
+def _check_range(largest: Largest) -> None:
     if largest.worst[1] * HEADROOM > FLOAT16_END:
         raise broken(
             CPU,
@@ -66,19 +93,6 @@ def measure_half(reference: Reference, sample: Passages) -> HalfQuality:
             f"may overflow: {largest}, float16 ends at {FLOAT16_END}, and other texts may need "
             f"{HEADROOM} times as much",
         )
-    rounded = Reference(in_half(reference.encoder))
-    errors, pairs = dict[str, float](), []
-    for text in (*spread(sample.items, TEXTS), *others):
-        exact = reference.outputs(text.ids, text.segments)
-        with HalfProducts():
-            halved = rounded.outputs(text.ids, text.segments)
-        for name, value in halved.items():
-            errors[name] = max(errors.get(name, 0.0), distance(name, value, exact[name]))
-        pairs.append((exact["pooled"], halved["pooled"]))
-    near = cosines(*map(np.stack, zip(*pairs, strict=True)))
-    check_cosines(CPU, "fp16", near, "with products in float16, as on a GPU, ")
-    module, most = largest.worst
-    return HalfQuality(errors, float(near.mean()), float(near.min()), most, module)
 
 
 def _random(config: EncoderConfig, length: int) -> Passage:
@@ -94,11 +108,11 @@ def in_half(encoder: Encoder) -> Encoder:
     return rounded
 
 
-class HalfProducts(TorchFunctionMode):
-    """Mode that rounds what products of tokens with weights read and give to float16.
+class Products(TorchFunctionMode):
+    """Mode that sees the products of tokens with weights, which are float16 in the graph.
 
-    Sums inside a product are float32, as in matrix units. Products after pooling [B, D], and those
-    with some rows of a table, as in heads of terms, are float32 in the graph.
+    Products after pooling [B, D], and those with some rows of a table, as in heads of terms, are
+    float32 there.
     """
 
     def __torch_function__(
@@ -113,8 +127,36 @@ class HalfProducts(TorchFunctionMode):
         x, weight, bias = arguments
         if x.ndim < 3 or not isinstance(weight, nn.Parameter):
             return functional.linear(x, weight, bias)
-        y = _half(functional.linear(_half(x), weight))
+        y = self.product(x, weight)
         return y if bias is None else y + bias
+
+    def product(self, x: Tensor, weight: nn.Parameter) -> Tensor:
+        """Return x times the weight: [..., K] and [N, K] -> [..., N]."""
+        raise NotImplementedError
+
+
+class HalfProducts(Products):
+    """Mode that rounds what products read and give; sums are float32, as in matrix units."""
+
+    def product(self, x: Tensor, weight: nn.Parameter) -> Tensor:
+        return _half(functional.linear(_half(x), weight))
+
+
+class LargestProducts(Products):
+    """Mode that records the largest number that each product reads or gives."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.largest = Largest()
+        self._modules = {
+            id(weight): name.removesuffix(".weight") for name, weight in encoder.named_parameters()
+        }
+
+    def product(self, x: Tensor, weight: nn.Parameter) -> Tensor:
+        y = functional.linear(x, weight)
+        for values in (x, y):
+            self.largest.widen(self._modules[id(weight)], values)
+        return y
 
 
 def _half(x: Tensor) -> Tensor:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,26 +24,33 @@ from headlight_export.precision.sample_texts import Passages
 NEIGHBOURS = 10
 FLOAT16_END = 65504
 WITH_ATTENTION = 16  # texts whose attention and hidden states are compared
+TINY = 1e-30  # a divisor instead of 0
 NOT_FINITE = "gives numbers that are not finite, or zeros"
 ALONE = 64  # texts that are encoded by themselves, too
 
 
-class Least(NamedTuple):
-    """Cosines with fp32 below which a precision does not suit a model."""
+@dataclasses.dataclass(frozen=True)
+class Nearness:
+    """Nearness of an output to fp32, on average and at worst; see `nearness`."""
 
     mean: float
     worst: float
 
+    def __str__(self) -> str:
+        return f"mean {self.mean:.6f}, least {self.worst:.6f}"
 
-# all-MiniLM-L6-v2 and the shipped models have at least 0.9999995 in fp16, for each text. In bf16
-# they have 0.99998 on average, on OpenVINO 0.99995; the least is 0.99988. int8 is further off, and
-# its user decides by the neighbours that it keeps.
+
+# Below it a precision does not suit a model. The shipped models' vectors have at least 0.9999995 in
+# fp16. In bf16 they have 0.99995 on average, the least is 0.99988. int8 is further off, and its
+# user decides by the neighbours that it keeps.
 LEAST = {
-    "fp32": Least(0.9999, 0.9999),
-    "fp16": Least(0.9999, 0.9999),
-    "bf16": Least(0.999, 0.99),
-    "int8": Least(0.9, -1.0),
+    "fp32": Nearness(0.9999, 0.9999),
+    "fp16": Nearness(0.9999, 0.9999),
+    "bf16": Nearness(0.999, 0.99),
+    "int8": Nearness(0.9, -math.inf),
 }
+JUDGED = ("pooled", "scores", "sparse", "multi_vector")  # if they are of the model's task
+Pairs = Mapping[str, Sequence[tuple[Floats, Floats]]]  # by output: of fp32, and of a variant
 
 
 class BrokenVariantError(ValueError):
@@ -55,22 +63,20 @@ class HalfQuality:
 
     Attributes:
         errors: the largest by output, as in the rows of parity.json.
-        cosine_mean, cosine_min: of vectors, over texts and random ids.
-        largest: the largest number that a product reads or gives, or of a hidden state.
+        nearness: by output of the model's task, over texts and random ids.
+        largest: the largest number that a product reads or gives.
         module: that has it.
     """
 
     errors: Mapping[str, float]
-    cosine_mean: float
-    cosine_min: float
+    nearness: Mapping[str, Nearness]
     largest: float
     module: str
 
     def __str__(self) -> str:
         return (
-            f"fp16 with products in float16, as on a GPU: cosine mean {self.cosine_mean:.6f}, "
-            f"least {self.cosine_min:.6f}; the largest number is {self.largest:.3g}, in "
-            f"{self.module} (float16 ends at {FLOAT16_END})"
+            f"fp16 with products in float16, as on a GPU: {_text(self.nearness)}; the largest number "
+            f"is {self.largest:.3g}, in {self.module} (float16 ends at {FLOAT16_END})"
         )
 
 
@@ -80,6 +86,7 @@ class Quality:
 
     Attributes:
         entry: the manifest's entry.
+        nearness: by output of the model's task.
         max_error: by output, as in the rows of parity.json, but against fp32.
         attention_mean_error: of attention weights, the mean |Δ| over some of the texts.
         order: of scores; None: the model gives no scores of texts.
@@ -87,6 +94,7 @@ class Quality:
     """
 
     entry: QualityEntry
+    nearness: dict[str, Nearness]
     max_error: dict[str, float]
     attention_mean_error: float
     order: Order | None = None
@@ -95,6 +103,7 @@ class Quality:
     def to_json(self) -> dict[str, Any]:
         """Return the entry for parity.json."""
         return dataclasses.asdict(self.entry) | {
+            "nearness": {name: dataclasses.asdict(near) for name, near in self.nearness.items()},
             "max_error": self.max_error,
             "attention_mean_error": self.attention_mean_error,
             **({} if self.order is None else {"order": self.order.size}),
@@ -119,18 +128,49 @@ def compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
         raise broken(variant.provider, variant.precision, NOT_FINITE) from None
 
 
-def check_cosines(provider: str, precision: str, near: Floats, how: str = "") -> None:
-    """Check the cosines of a variant's vectors with those of fp32: float32 [N].
+def judged(outputs: Collection[str]) -> tuple[str, ...]:
+    """Return the outputs of a model's task by which its inputs are compared."""
+    return tuple(name for name in JUDGED if name in outputs)
+
+
+def check_nearness(
+    provider: str, precision: str, pairs: Pairs, how: str = ""
+) -> dict[str, Nearness]:
+    """Return the nearness of each output of a variant to fp32.
 
     Raises:
-        BrokenVariantError: their mean or the smallest is below LEAST.
+        BrokenVariantError: the mean or the smallest is below LEAST.
     """
-    least = LEAST[precision]
-    rows = (("on average", near.mean(), least.mean), ("at worst", near.min(), least.worst))
-    for name, cosine, limit in rows:
-        if not cosine >= limit:
-            what = f"gives vectors whose cosine with fp32 {how}is {cosine:.6f} {name}"
-            raise broken(provider, precision, f"{what}, below {limit:g}")
+    least, result = LEAST[precision], dict[str, Nearness]()
+    for output, of_output in pairs.items():
+        near = nearness(output, of_output)
+        result[output] = Nearness(float(near.mean()), float(near.min()))
+        measure = "nearness to" if output in ("scores", "sparse") else "cosine with"
+        rows = (("on average", near.mean(), least.mean), ("at worst", near.min(), least.worst))
+        for name, value, limit in rows:
+            if not value >= limit:
+                what = f"gives an output {output} whose {measure} fp32 {how}is {value:.6f} {name}"
+                raise broken(provider, precision, f"{what}, below {limit:g}")
+    return result
+
+
+def nearness(output: str, pairs: Sequence[tuple[Floats, Floats]]) -> NDArray[np.floating[Any]]:
+    """Return the nearness of an output of each text: 1 if it is equal.
+
+    It is the cosine of each vector. Scores have no direction, and sparse vectors may be almost
+    empty: their difference is divided by the usual size, the standard deviation of all scores or
+    the RMS length of the vectors. 1 - (|Δ| / size)² / 2 is the cosine of vectors of this size.
+    """
+    if output not in ("scores", "sparse"):
+        return cosines(*map(np.vstack, zip(*pairs, strict=True)))
+    changes = [a - b for a, b in pairs]
+    if output == "scores":
+        size = float(np.var(np.concatenate([each.ravel() for each, _ in pairs])))
+        squares = [np.mean(change**2) for change in changes]
+    else:
+        size = float(np.mean([np.sum(each**2) for each, _ in pairs]))
+        squares = [np.sum(change**2) for change in changes]
+    return 1 - np.array(squares, np.float64) / (2 * max(size, TINY))
 
 
 def label(provider: str, precision: str) -> str:
@@ -152,11 +192,14 @@ def broken(provider: str, precision: str, what: str) -> BrokenVariantError:
 def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
     every = everything(exact.bundle.manifest.architecture)
     worst = dict.fromkeys((name for name in MEASURED if name in every), 0.0)
-    selection = Selection(tokens=True)
+    selection = everything(exact.bundle.manifest.architecture, "embed")
+    pairs = {name: list[tuple[Floats, Floats]]() for name in judged(exact.bundle.manifest.outputs)}
     rows: dict[Runtime, dict[int, Floats]] = {exact: {}, variant: {}}
     for batch in plan([len(item.ids) for item in texts.items], squared=False):
         expected, got = (_run(runtime, texts, batch, selection) for runtime in (exact, variant))
         _widen(worst, expected, got)
+        for name, of_output in pairs.items():
+            of_output += [(a[name], b[name]) for a, b in zip(expected, got, strict=True)]
         for runtime, results in ((exact, expected), (variant, got)):
             rows[runtime] |= {i: _pooled(result) for i, result in zip(batch, results, strict=True)}
     means = []
@@ -167,8 +210,8 @@ def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
     pooled = {
         runtime: np.stack([rows[runtime][i] for i in range(len(texts.items))]) for runtime in rows
     }
+    by_output = check_nearness(variant.provider, variant.precision, pairs)
     near = cosines(pooled[exact], pooled[variant])
-    check_cosines(variant.provider, variant.precision, near)
     before, after = _neighbours(pooled[exact]), _neighbours(pooled[variant])
     order = compare_order(exact, variant, texts)
     entry = QualityEntry(
@@ -186,7 +229,7 @@ def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
         kendall_tau=None if order is None else order.kendall_tau,
         ndcg_at_10=None if order is None else order.ndcg_at_10,
     )
-    return Quality(entry, worst, float(np.mean(means)), order)
+    return Quality(entry, by_output, worst, float(np.mean(means)), order)
 
 
 def vectors(runtime: Runtime, texts: Passages) -> Floats:
@@ -264,7 +307,7 @@ def _spread(count: int, few: int) -> list[int]:
 def _unit(vectors: Floats) -> Floats:
     """Scale [N, D] to length 1; a zero vector stays zero, and is similar to none."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: Floats = vectors / np.maximum(lengths, np.float32(1e-30))
+    unit: Floats = vectors / np.maximum(lengths, np.float32(TINY))
     return unit
 
 
@@ -308,4 +351,10 @@ def table(rows: Sequence[Quality]) -> str:
             f"{quality.attention_mean_error:>17.1e}{quality.max_error['attention']:>9.1e}"
             f"{ordered}"
         )
+        if tuple(quality.nearness) != ("pooled",):
+            lines.append(f"{'':<14}{_text(quality.nearness)}")
     return "\n".join([*lines, *(str(quality.half) for quality in rows if quality.half)])
+
+
+def _text(near: Mapping[str, Nearness]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in near.items())

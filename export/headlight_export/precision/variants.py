@@ -86,7 +86,7 @@ def add_variants(
     half = None
     if any(precision == "fp16" for _, precision in variants):
         progress("measuring products in float16")
-        half = measure_half(reference, sample)
+        half = measure_half(reference, sample, manifest.outputs)
     extend_golden(draft / manifest.golden, reference, sample)
     graphs = VariantGraphs(draft, manifest, variants, reference.encoder)
     if sample.real:

@@ -21,6 +21,7 @@ from headlight_export.precision.quality import BrokenVariantError
 from headlight_export.precision.sample_texts import passages
 from headlight_export.writer import fp32_parts
 from headlight_model.checkpoint import load_checkpoint, save_checkpoint
+from headlight_model.config import Dense, MultiVectorHead
 from headlight_model.encoder import Encoder
 from tests.conftest import MakeBundle
 from tests.factory import sharpened, small_config, small_tokenizer
@@ -77,7 +78,7 @@ def test_float16_keeps_room_for_other_texts() -> None:
     half = measure_half(Reference(with_activations(30_000)), RANDOM)
     assert half.module.startswith("blocks.")
     assert 20_000 < half.largest < 32_752
-    assert half.cosine_min >= 0.9999
+    assert half.nearness["pooled"].worst >= 0.9999
     with pytest.raises(BrokenVariantError, match=r"numbers reach [345](\.\d)?e\+04 in blocks\."):
         measure_half(Reference(with_activations(40_000)), RANDOM)
 
@@ -86,16 +87,33 @@ def test_what_a_norm_takes_away_is_lost_in_float16() -> None:
     """A large number common to all dimensions is in range, and rounds the differences away."""
     encoder = sharpened(small_config())
     last = down(encoder, 1)
-    last.bias.data += 2e4  # added after the product, in float32: harmless
-    assert measure_half(Reference(encoder), RANDOM).cosine_min >= 0.9999
-    last.bias.data -= 2e4
+    last.bias.data += 5e4  # added after the product, in float32: harmless
+    half = measure_half(Reference(encoder), RANDOM)
+    assert half.nearness["pooled"].worst >= 0.9999
+    assert half.largest < 1e3
+    last.bias.data -= 5e4
     last.weight.data += 200.0
     with pytest.raises(
         BrokenVariantError,
-        match=r"fp16 gives vectors whose cosine with fp32 with products in float16, as on a GPU, "
-        r"is 0\.\d{6} on average, below 0\.9999",
+        match=r"fp16 gives an output pooled whose cosine with fp32 with products in float16, as on "
+        r"a GPU, is 0\.\d{6} on average, below 0\.9999",
     ):
         measure_half(Reference(encoder), RANDOM)
+
+
+def test_float16_is_judged_by_the_outputs_of_the_task() -> None:
+    """The product of the head has a large part in common, and its bias takes it away."""
+    head = MultiVectorHead(layers=(Dense(width=16, bias=True),))
+    encoder = sharpened(small_config(layers=1, multi_vector_head=head))
+    norm, product = encoder.final_norm, encoder.get_submodule("multi_vector_head.0")
+    assert isinstance(norm, nn.LayerNorm)
+    assert isinstance(product, nn.Linear)
+    norm.weight.data[:], norm.bias.data[:] = 1, 1  # so the sum of a row is its width
+    product.weight.data += 200
+    product.bias.data -= 200 * encoder.config.dim
+    assert measure_half(Reference(encoder), RANDOM).nearness["pooled"].worst >= 0.9999
+    with pytest.raises(BrokenVariantError, match="an output multi_vector whose cosine with fp32"):
+        measure_half(Reference(encoder), RANDOM, ["tokens", "multi_vector"])
 
 
 def test_the_products_of_the_fp16_graph_are_rounded_and_no_others(

@@ -11,7 +11,14 @@ import pytest
 
 from headlight.runtime import ItemResult, Runtime
 from headlight.runtime.values import Architecture, Floats
-from headlight_export.precision.quality import BrokenVariantError, compare, table
+from headlight_export.precision.quality import (
+    BrokenVariantError,
+    check_nearness,
+    compare,
+    cosines,
+    nearness,
+    table,
+)
 from headlight_export.precision.sample_texts import FEWEST, Passage, Passages, docstrings, passages
 from tests.factory import small_config, small_tokenizer
 
@@ -23,7 +30,9 @@ class Pretender:
 
     def __init__(self, precision: str, vectors: Floats, drift: float = 0.0) -> None:
         self.precision, self.provider, self.engine = precision, "cpu", self
-        self.bundle = SimpleNamespace(manifest=SimpleNamespace(architecture=SHAPE))
+        self.bundle = SimpleNamespace(
+            manifest=SimpleNamespace(architecture=SHAPE, outputs=("pooled",))
+        )
         self.vectors, self.drift = vectors, drift
 
     def run(self, items: list[Any]) -> list[ItemResult]:
@@ -95,6 +104,32 @@ def test_each_precision_has_limits_for_the_mean_and_for_a_single_text() -> None:
             compared(circle(30), moved(np.arccos(worst) * 1.1, 0.0), precision=precision)
         compared(circle(30), moved(np.arccos(worst) * 0.9, 0.0), precision=precision)
     compared(circle(30), moved(0.5, 0.2))  # int8
+
+
+def test_scores_and_sparse_vectors_are_judged_by_the_size_of_their_changes() -> None:
+    def near(output: str, exact: Any, other: Any) -> Any:
+        return nearness(output, [*zip(exact, other, strict=True)])
+
+    scores = np.arange(30, dtype=np.float32)[:, None]
+    off = scores.copy()
+    off[3] += 0.1 * scores.std()
+    expected = np.ones(30)
+    expected[3] -= 0.1**2 / 2
+    assert near("scores", scores, off) == pytest.approx(expected, abs=1e-6)
+    # Not by the size of the scores: an offset changes no order.
+    assert near("scores", scores + 50, off + 50) == pytest.approx(expected, abs=1e-5)
+    with pytest.raises(
+        BrokenVariantError, match="bf16 gives an output scores whose nearness to fp32 is"
+    ):
+        check_nearness("cpu", "bf16", {"scores": [*zip(scores, off[::-1], strict=True)]})
+    terms = circle(30)
+    assert near("sparse", terms, terms[::-1]) == pytest.approx(
+        cosines(terms, terms[::-1]), abs=1e-6
+    )
+    terms[5] = 0  # an empty vector, but for a rounding error: its cosine would be 0
+    almost = terms.copy()
+    almost[5, 0] = 1e-6
+    assert near("sparse", terms, almost).min() > 0.9999
 
 
 def test_docstring_texts_are_reproducible_and_distinct() -> None:

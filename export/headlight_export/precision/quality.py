@@ -75,8 +75,8 @@ class HalfQuality:
 
     def __str__(self) -> str:
         return (
-            f"fp16 with products in float16, as on a GPU: {_text(self.nearness)}; the largest number "
-            f"is {self.largest:.3g}, in {self.module} (float16 ends at {FLOAT16_END})"
+            f"fp16 with products in float16, as on a GPU: {_text(self.nearness)}; the largest "
+            f"number is {self.largest:.3g}, in {self.module} (float16 ends at {FLOAT16_END})"
         )
 
 

@@ -138,7 +138,7 @@ def page(data: Mapping[str, Any]) -> str:
             raise ValueError(f"{DATA.name}, {model.get('name')}: {error}") from error
     sources = [f"- **{name}**: {text}" for name, text in sorted(data["sources"].items())]
     tests = [
-        f"- **{task}**: beside {proof['beside']} ({', '.join(proof['tests'])})"
+        f"- **{task}**: beside {proof['beside']}\n  ({', '.join(proof['tests'])})"
         for task, proof in data["proofs"].items()
     ]
     parts = (

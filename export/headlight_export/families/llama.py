@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
+from headlight_export.families.heads import POOLED_DECODER
 from headlight_export.families.rotary import rotary
 from headlight_export.families.source import GLOBAL, LOCAL, Config, Weights, local_layers
 from headlight_export.families.words import activation, shared
@@ -20,7 +21,7 @@ from headlight_model.encoder import Encoder
 
 IDLE = ("lm_head.", "score.", "dense.", "decoder.", "head.", "classifier.", "qa_outputs.")
 NONE, ALL, SOME = "none", "all", "some"  # layers that may be local
-# Pooling in the config.json of classes that are bidirectional by name, in our words.
+# Pooling in the config.json of models that are bidirectional by name, in our words.
 POOLINGS = {"avg": "mean", "cls": "cls", "last": "last"}
 # If config.json has no sliding_window, in all families with windows; null means no window.
 DEFAULT_WINDOW = 4096
@@ -110,9 +111,9 @@ def move_layers(weights: Weights, built: EncoderConfig, ours: str, layer: str) -
 def _is_causal(config: Config, usual: bool) -> bool:
     """Return whether the model is causal.
 
-    A class of the folder's own code decides if its name says that it is bidirectional. Else
-    is_causal does, which transformers reads. A folder's own code reads use_bidirectional_attention
-    instead. Without all of them, `usual` holds.
+    A name decides if it says that the model is bidirectional. Else is_causal does, which
+    transformers reads. A folder's own code reads use_bidirectional_attention instead. Without all
+    of them, `usual` holds.
 
     Raises:
         Refused: a decoder has its own code, which usually makes attention bidirectional, and sets
@@ -142,11 +143,13 @@ def _is_causal(config: Config, usual: bool) -> bool:
 
 
 def bidirectional_by_name(values: Mapping[str, Any]) -> bool:
-    """Return whether a class in config.json is bidirectional by its name.
+    """Return whether the name of the model_type or of a class says that it is bidirectional.
 
-    LlamaBidirectionalModel and its classifier, and Voyage's (VoyageQwen3BidirectionalEmbedModel in
-    vLLM) are: LLaMA and Qwen3 without a causal mask.
+    llama_bidirec, LlamaBidirectionalModel and its classifier, and Voyage's class
+    (VoyageQwen3BidirectionalEmbedModel in vLLM) are: LLaMA and Qwen3 without a causal mask.
     """
+    if values.get("model_type") == POOLED_DECODER:
+        return True
     classes, auto_map = values.get("architectures"), values.get("auto_map")
     names = [*classes] if isinstance(classes, list) else []
     names += [*auto_map.values()] if isinstance(auto_map, dict) else []
@@ -154,7 +157,7 @@ def bidirectional_by_name(values: Mapping[str, Any]) -> bool:
 
 
 def _pooling(config: Config) -> str:
-    """Return the pooling of a bidirectional model, which such classes have in config.json."""
+    """Return the pooling of a bidirectional model; config.json has it if a name says that."""
     named = bidirectional_by_name(config.values)
     word = config.get(str, "pooling", default="avg") if named else "avg"
     if word not in POOLINGS:

@@ -46,7 +46,8 @@ def tensors(family: str) -> dict[str, Tensor]:
 
 
 def read(family: str, **said: Any) -> EncoderConfig:
-    return FAMILIES[family](Config(CONFIG | said), tensors(family), None).config
+    config = Config({"model_type": family} | CONFIG | said)
+    return FAMILIES[family](config, tensors(family), None).config
 
 
 @pytest.mark.parametrize(
@@ -167,22 +168,28 @@ def test_a_flag_that_no_code_reads_is_refused(
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("family", "said"),
     [
-        {"architectures": ["LlamaBidirectionalModel"]},
-        {"auto_map": {"AutoModel": "modeling_qwen3_bidirectional.Qwen3BidirectionalModel"}},
-        {"architectures": ["VoyageQwen3BidirectionalEmbedModel"], "is_causal": True},
+        ("llama", {"architectures": ["LlamaBidirectionalModel"]}),
+        (
+            "qwen3",
+            {"auto_map": {"AutoModel": "modeling_qwen3_bidirectional.Qwen3BidirectionalModel"}},
+        ),
+        ("qwen3", {"architectures": ["VoyageQwen3BidirectionalEmbedModel"], "is_causal": True}),
+        ("llama_bidirec", {}),
     ],
 )
-def test_a_class_that_is_bidirectional_by_name_decides(said: dict[str, Any]) -> None:
+def test_a_model_that_is_bidirectional_by_name_is_not_causal(
+    family: str, said: dict[str, Any]
+) -> None:
     for word, pooling in (("avg", "mean"), ("cls", "cls"), ("last", "last")):
-        config = read("llama_bidirec", **said, pooling=word)
+        config = read(family, **said, pooling=word)
         assert (config.causal, config.pooling) == (False, pooling)
-    assert read("llama_bidirec", **said).pooling == "mean"
+    assert read(family, **said).pooling == "mean"
     with pytest.raises(Refused, match=r"pooling 'colbert' cannot be served; served are avg, cls"):
-        read("llama_bidirec", **said, pooling="colbert")
+        read(family, **said, pooling="colbert")
     module = {"auto_map": {"AutoModel": "Bidirectional.Model"}, "is_causal": True}
-    assert read("llama_bidirec", **module).causal
+    assert read("llama", **module).causal
 
 
 def test_an_encoder_with_custom_code_is_read_as_its_family() -> None:

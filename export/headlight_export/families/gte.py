@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headlight_export.families import bert
 from headlight_export.families.nomic_bert import move_native
-from headlight_export.families.rotary import rotary
+from headlight_export.families.rotary import NTK, SCALINGS, rotary
 from headlight_export.families.source import Config, Weights
 from headlight_export.families.words import activation
 from headlight_model.config import EncoderConfig
@@ -46,7 +46,13 @@ def convert(
         ffn_bias=False,
         activation=activation(config),
         positions="rope",
-        **rotary(config, default_theta=theta, trained=trained, longest=longest or trained),
+        **rotary(
+            config,
+            default_theta=theta,
+            trained=trained,
+            longest=longest or trained,
+            scalings=(*SCALINGS, NTK),
+        ),
         trained_length=trained,
         max_length=max(longest or 0, trained),
     )

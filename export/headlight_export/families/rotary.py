@@ -10,6 +10,8 @@ from headlight_export.folders.model_folder import Refused
 from headlight_model.positions.rope import RopeScaling
 
 ORIGINAL = "original_max_position_embeddings"
+SCALINGS = ("linear", "dynamic", "yarn", "llama3")  # of all families
+NTK = "ntk"  # of GTE's own code, which has a formula for it
 
 
 def rotary_by_kind(
@@ -44,7 +46,13 @@ def rotary_by_kind(
 
 
 def rotary(
-    config: Config, *, default_theta: float, trained: int, longest: int, kind: str | None = None
+    config: Config,
+    *,
+    default_theta: float,
+    trained: int,
+    longest: int,
+    kind: str | None = None,
+    scalings: Collection[str] = SCALINGS,
 ) -> dict[str, Any]:
     """Return the rope_ fields of an EncoderConfig.
 
@@ -55,9 +63,10 @@ def rotary(
         longest: tokens, the most to be served; above `trained` a "dynamic" scaling is fixed for
             this length.
         kind: of layers ("full_attention"), if each kind has its own parameters.
+        scalings: that the family has.
 
     Raises:
-        Refused: an unknown scaling, or parameters by kind of layer in a family without kinds.
+        Refused: another scaling, or parameters by kind of layer in a family without kinds.
     """
     values = Config(_said(config, kind))
     if kind is None:
@@ -71,7 +80,7 @@ def rotary(
     # Phi-3's field outside takes precedence over the parameters' own, but not over those by kind of
     # layer.
     outside = kind is None and config.values.get(ORIGINAL) is not None
-    scaling = _scaling(values, config if outside else values, trained, longest)
+    scaling = _scaling(values, config if outside else values, trained, longest, scalings)
     if scaling is not None and scaling.kind == "yarn" and theta <= 1:
         raise Refused(
             f"config.json: rope_theta is {theta}; it must be more than 1 to be scaled by yarn"
@@ -104,7 +113,9 @@ def _said(config: Config, kind: str | None) -> Mapping[str, Any]:
     return each
 
 
-def _scaling(scaling: Config, place: Config, trained: int, longest: int) -> RopeScaling | None:
+def _scaling(
+    scaling: Config, place: Config, trained: int, longest: int, scalings: Collection[str]
+) -> RopeScaling | None:
     """Return the scaling, if any.
 
     `place` has the length before scaling, if set; only some kinds read it.
@@ -112,9 +123,14 @@ def _scaling(scaling: Config, place: Config, trained: int, longest: int) -> Rope
     kind = scaling.get(str, "rope_type", "type", default="default")
     if kind == "default":
         return None
+    if kind not in scalings:
+        raise Refused(
+            f"config.json: rope scaling {kind!a:.40} cannot be served; served are "
+            f"{', '.join(scalings)}"
+        )
     if kind == "linear":
         return RopeScaling(kind="linear", factor=scaling.get(float, "factor"))
-    if kind == "ntk":  # of GTE's models: the same at every length
+    if kind == NTK:  # the same at every length
         if scaling.values.get("mixed_b") is not None:
             raise Refused("config.json: rope scaling with mixed_b cannot be served")
         return RopeScaling(kind="fixed_ntk", factor=scaling.get(float, "factor"))
@@ -125,11 +141,6 @@ def _scaling(scaling: Config, place: Config, trained: int, longest: int) -> Rope
             scaling.get(float, "factor") - 1
         )
         return RopeScaling(kind="ntk", factor=factor) if factor > 1 else None
-    if kind not in ("yarn", "llama3"):
-        raise Refused(
-            f"config.json: rope scaling {kind!a:.40} cannot be served; served are linear, "
-            "ntk, dynamic, yarn, llama3"
-        )
     original = place.get(int, ORIGINAL, default=trained, least=1)
     if kind == "yarn":
         if scaling.values.get("mscale_all_dim"):

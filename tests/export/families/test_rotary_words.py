@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from headlight_export.families.rotary import rotary
+from headlight_export.families.rotary import NTK, SCALINGS, rotary
 from headlight_export.families.source import Config
 from headlight_export.folders.model_folder import Refused
 from headlight_model.positions.rope import RopeScaling
 
 LINEAR: dict[str, Any] = {"rope_type": "linear", "factor": 2.0}
 TRAINED = 32
+OF_GTE = (*SCALINGS, NTK)
 FULL, LOCAL = "full_attention", "sliding_attention"
 
 
@@ -116,7 +117,13 @@ def test_per_type_parameters_are_refused_if_there_are_no_layer_types() -> None:
 def test_ntk_is_the_same_at_every_length_unlike_dynamic(longest: int) -> None:
     for kind, expected in (("ntk", {TRAINED: 8.0, 8 * TRAINED: 8.0}), ("dynamic", {256: 57.0})):
         config = Config({"rope_scaling": {"type": kind, "factor": 8.0}})
-        found = rotary(config, default_theta=1000.0, trained=TRAINED, longest=longest)
+        found = rotary(
+            config,
+            default_theta=1000.0,
+            trained=TRAINED,
+            longest=longest,
+            scalings=OF_GTE,
+        )
         scaling = found["rope_scaling"]
         assert (scaling and scaling.factor) == expected.get(longest)
         if scaling is not None:
@@ -124,12 +131,14 @@ def test_ntk_is_the_same_at_every_length_unlike_dynamic(longest: int) -> None:
 
 
 def test_scalings_that_are_not_implemented_are_refused_by_name() -> None:
-    for own, name in (
-        ({"type": "longrope", "factor": 2.0}, "'longrope'"),
-        ({"type": "ntk", "factor": 2.0, "mixed_b": 0.5}, "mixed_b"),
+    for own, scalings, name in (
+        ({"type": "longrope", "factor": 2.0}, SCALINGS, "'longrope'"),
+        ({"type": "ntk", "factor": 2.0}, SCALINGS, "'ntk' cannot be served; served are linear, "),
+        ({"type": "ntk", "factor": 2.0, "mixed_b": 0.5}, OF_GTE, "mixed_b"),
     ):
+        config = Config({"rope_scaling": own})
         with pytest.raises(Refused, match=name):
-            scaled(rope_scaling=own)
+            rotary(config, default_theta=1.0, trained=TRAINED, longest=TRAINED, scalings=scalings)
 
 
 @pytest.mark.parametrize("kind", [None, FULL])

@@ -148,13 +148,15 @@ def test_a_bidirectional_llama_pools_as_its_config_says(pooling: str, tmp_path: 
         named = kind == "ForSequenceClassification" or pooling == "avg"  # else by its model_type
         classes = {"architectures": [f"LlamaBidirectional{kind}"] if named else None}
         save_as(model, folder, own | classes)
-        encoder = read_origin(folder, ids_only=True).encoder
+        origin = read_origin(folder, ids_only=True)
+        encoder = origin.encoder
         with torch.inference_mode():
             tokens = kept.model(ids).last_hidden_state
             pooled = {"avg": tokens.mean(1), "cls": tokens[:, 0], "last": tokens[:, -1]}[pooling]
             ours = encoder(ids)
             torch.testing.assert_close(ours.tokens, tokens, atol=2e-5, rtol=0)
             if kind == "Model":
+                assert f"pooling: {encoder.config.pooling} (config.json)" in origin.about
                 torch.testing.assert_close(ours.pooled, pooled, atol=2e-5, rtol=0)
                 assert against_transformers(folder, "llama_bidirec", encoder, EXACT).errors
             else:

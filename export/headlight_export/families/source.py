@@ -42,11 +42,13 @@ class Config:
 
     Attributes:
         remarks: what the user should know of its values.
+        used: names of the values that were read and are not null.
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
         self.remarks: list[str] = []
+        self.used = set[str]()
 
     def get(
         self, kind: type[T], *names: str, default: T | None = None, least: int | None = None
@@ -61,6 +63,7 @@ class Config:
             value = self.values.get(name)
             if value is None:
                 continue
+            self.used.add(name)
             if kind is float and type(value) is int and abs(value) < MOST:
                 value = float(value)
             if type(value) is not kind:  # True would pass for an int

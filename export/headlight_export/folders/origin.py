@@ -271,7 +271,7 @@ def _read_foreign(
     encoder = convert(family, fields, tensors, max_length)
     tokenizer = None if ids_only else _read_tokenizer(recipe)
     pooling_source, head, rules = (
-        _pooling_source(recipe, config, pooling),
+        _pooling_source(recipe, fields, pooling),
         None,
         dict[str, RoleRules](),
     )
@@ -487,12 +487,14 @@ def _read_terms(
     return FolderTerms(head, state)
 
 
-def _pooling_source(recipe: Recipe, config: Mapping[str, Any], requested: str | None) -> str:
+def _pooling_source(recipe: Recipe, config: Config, requested: str | None) -> str:
     if recipe.pooling is not None:
         return MODULES
     if requested is not None:
         return "--pooling"
-    return CONFIG if config.get("pooling") else "the folder says nothing of it; --pooling chooses"
+    return (
+        CONFIG if "pooling" in config.used else "the folder says nothing of it; --pooling chooses"
+    )
 
 
 def _read_tokenizer(recipe: Recipe) -> str:

@@ -254,7 +254,7 @@ def test_pooling_and_unused_weights_are_reported_in_one_line(
                 '"word_embedding_dimension": 4', f'"word_embedding_dimension": {DIM}'
             )
         )
-        configure()(folder)
+    configure(pooling="cls")(folder)  # which BERT does not read
     retouch(
         lambda found: found.update(
             {"classifier.weight": torch.ones(2, DIM), "classifier.bias": torch.ones(2)}

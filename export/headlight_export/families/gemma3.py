@@ -33,8 +33,9 @@ NORMS = {
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
     """Convert a folder of Gemma 3's text model; see `headlight_export.families.Convert`."""
     causal = _is_causal(config)
-    for name in ("attn_logit_softcapping", "final_logit_softcapping"):
-        config.demand(name, (), "which caps scores by a tanh; that cannot be served")
+    config.demand(
+        "attn_logit_softcapping", (), "which caps scores by a tanh; that cannot be served"
+    )
     trained = config.get(int, "max_position_embeddings", default=131_072, least=1)
     biases = config.get(bool, "attention_bias", default=False)
     built = EncoderConfig(

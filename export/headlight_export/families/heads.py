@@ -231,7 +231,11 @@ def _layers(
 
 
 def read_token_head(
-    family: str, tensors: dict[str, Tensor], encoder: Encoder, tokens: tuple[int, ...]
+    family: str,
+    config: Config,
+    tensors: dict[str, Tensor],
+    encoder: Encoder,
+    tokens: tuple[int, ...],
 ) -> Head:
     """Make a head of a decoder that scores by the tokens that it would generate.
 
@@ -240,18 +244,24 @@ def read_token_head(
 
     Args:
         family: of the decoder.
+        config: of the folder.
         tensors: of the folder. Without a head of their own, the embeddings generate.
         encoder: the decoder.
         tokens: one id or two.
 
     Raises:
-        Refused: the family does not generate, or has no such token.
+        Refused: the family does not generate, or has no such token. Or its logits are capped.
     """
     if family not in DECODERS:
         raise Refused(
             f"a model of the family {family} generates no tokens, so it cannot score by them; "
             "leave --task and --score-tokens out"
         )
+    config.demand(
+        "final_logit_softcapping",  # of Gemma
+        (),
+        "which caps scores by a tanh; that cannot be served, but vectors can: --task embed",
+    )
     weight = tensors.pop(GENERATES, encoder.embedding.weight.detach())
     shape = [encoder.config.vocab_size, encoder.config.dim]
     if list(weight.shape) != shape:

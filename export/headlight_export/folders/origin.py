@@ -460,7 +460,7 @@ def _read_head(
     """Return the head for scores of a folder whose model is of the class `scores`."""
     each_token = scores.endswith(OF_TOKENS)
     if tokens:
-        source = read_token_head(family, tensors, encoder, tokens)
+        source = read_token_head(family, Config(config), tensors, encoder, tokens)
     else:
         source = read_head(family, Config(config), tensors, encoder.config, each_token=each_token)
     count = source.layers[-1].width

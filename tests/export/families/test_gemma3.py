@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from headlight_export.families import FAMILIES
+from headlight_export.families.heads import read_token_head
 from headlight_export.families.source import Config
 from headlight_export.folders.model_folder import Refused
 from headlight_model.config import EncoderConfig
@@ -144,7 +145,6 @@ def test_scales_of_norms_and_scores_are_in_the_weights() -> None:
     ("said", "refusal"),
     [
         ({"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0, which caps scores"),
-        ({"final_logit_softcapping": 30.0}, "final_logit_softcapping is 30.0, which caps scores"),
         ({"is_causal": False}, "is_causal is False, .* use_bidirectional_attention to true"),
         ({"sliding_window": None}, "sliding_window is null, but layer_types names local layers"),
         (
@@ -157,3 +157,11 @@ def test_scales_of_norms_and_scores_are_in_the_weights() -> None:
 def test_values_that_are_not_served_are_refused_by_name(said: dict[str, Any], refusal: str) -> None:
     with pytest.raises(Refused, match=refusal):
         read(**said)
+
+
+def test_capped_logits_are_refused_for_scores_by_tokens_alone() -> None:
+    """Vectors are computed without them."""
+    said = {"final_logit_softcapping": 30.0}
+    encoder = read(**said)[0]
+    with pytest.raises(Refused, match=r"final_logit_softcapping is 30\.0, which caps scores"):
+        read_token_head("gemma3_text", Config(CONFIG | said), {}, encoder, (1, 2))

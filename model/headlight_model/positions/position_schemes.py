@@ -199,6 +199,11 @@ class Alibi(Positions):
         return state[0]
 
 
+def _span(config: EncoderConfig) -> int:
+    """Return the longest distance that a table of buckets needs; longer ones share its bucket."""
+    return min(config.relative_distance, config.max_length - 1)
+
+
 class Relative(Positions):
     """Relative positions: adds a trained bias for the distance j - i (Raffel et al. 2020, T5).
 
@@ -211,17 +216,16 @@ class Relative(Positions):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.reach = config.relative_distance
+        self.span = _span(config)
         self.shared = not config.relative_per_layer
         count = 1 if self.shared else config.layers
         self.tables = nn.Parameter(torch.randn(count, config.relative_buckets, config.heads))
-        self.register_buffer(  # of the distances -reach .. reach
-            "buckets", relative_buckets(config.relative_buckets, self.reach), persistent=False
-        )
+        buckets = relative_buckets(config.relative_buckets, config.relative_distance, self.span)
+        self.register_buffer("buckets", buckets, persistent=False)  # of -span .. span
 
     def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
         ahead = positions[:, None, :] - positions[:, :, None]  # [B, S, S]: j - i
-        columns = ahead.clamp(-self.reach, self.reach) + self.reach
+        columns = ahead.clamp(-self.span, self.span) + self.span
         return (self._look_up(0, columns) if self.shared else columns,)
 
     def bias(self, state: tuple[Tensor, ...], layer: int, query: Tensor, key: Tensor) -> Tensor:
@@ -229,7 +233,7 @@ class Relative(Positions):
 
     def _look_up(self, table: int, columns: Tensor) -> Tensor:
         """Return the biases of a table: int64 [B, S, S] -> [B, H, S, S]."""
-        biases = self.tables[table][self.buckets]  # [2 reach + 1, H]
+        biases = self.tables[table][self.buckets]  # [2 span + 1, H]
         return functional.embedding(columns, biases).permute(0, 3, 1, 2)
 
 
@@ -246,20 +250,19 @@ class Disentangled(Positions):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.reach = config.relative_distance
+        self.span = _span(config)
         shape = (config.heads, config.head_dim, config.relative_buckets)
         # [H, d, buckets] for each layer
         self.keys, self.queries = (
             nn.ParameterList(nn.Parameter(torch.randn(shape)) for _ in range(config.layers))
             for _ in range(2)
         )
-        self.register_buffer(  # of the distances -reach .. reach
-            "buckets", disentangled_buckets(config.relative_buckets, self.reach), persistent=False
-        )
+        buckets = disentangled_buckets(config.relative_buckets, config.relative_distance, self.span)
+        self.register_buffer("buckets", buckets, persistent=False)  # of -span .. span
 
     def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
         behind = positions[:, :, None] - positions[:, None, :]  # [B, S, S]: i - j
-        return (self.buckets[behind.clamp(-self.reach, self.reach) + self.reach][:, None],)
+        return (self.buckets[behind.clamp(-self.span, self.span) + self.span][:, None],)
 
     def bias(self, state: tuple[Tensor, ...], layer: int, query: Tensor, key: Tensor) -> Tensor:
         buckets = state[0].expand(*query.shape[:3], -1)  # [B, H, S, S]

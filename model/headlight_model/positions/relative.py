@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 
-def relative_buckets(count: int, reach: int) -> Tensor:
-    """Return the bucket of each distance j - i: int64 [2 reach + 1], for -reach .. reach.
+def relative_buckets(count: int, reach: int, span: int) -> Tensor:
+    """Return the bucket of each distance j - i: int64 [2 span + 1], for -span .. span.
 
     After Raffel et al. 2020 (T5), section 2.1. Half of the `count` buckets are for keys ahead. Of
     each half, the first buckets e = count / 4 hold one distance each, the others r logarithmically
@@ -20,15 +20,15 @@ def relative_buckets(count: int, reach: int) -> Tensor:
     """
     half = count // 2
     exact = half // 2
-    ahead = torch.arange(-reach, reach + 1)
+    ahead = torch.arange(-span, span + 1)
     distance = ahead.abs()
     share = torch.log(distance.clamp(min=1).float() / exact) / math.log(reach / exact)
     far = (exact + (share * (half - exact)).long()).clamp(max=half - 1)
     return torch.where(distance < exact, distance, far) + half * (ahead > 0)
 
 
-def disentangled_buckets(count: int, reach: int) -> Tensor:
-    """Return the bucket of each distance i - j: int64 [2 reach + 1], for -reach .. reach.
+def disentangled_buckets(count: int, reach: int, span: int) -> Tensor:
+    """Return the bucket of each distance i - j: int64 [2 span + 1], for -span .. span.
 
     After the code of DeBERTa's second version (He et al. 2021 describes the first, without
     logarithms). Distance 0 has the bucket count / 2; keys ahead of the query have those before it.
@@ -38,7 +38,7 @@ def disentangled_buckets(count: int, reach: int) -> Tensor:
     In float32, as `relative_buckets`.
     """
     exact = count // 4
-    behind = torch.arange(-reach, reach + 1)
+    behind = torch.arange(-span, span + 1)
     distance = behind.abs()
     share = torch.log(distance.clamp(min=exact) / exact) / torch.log(
         torch.tensor((reach - 1) / exact)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
 
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
@@ -20,14 +21,14 @@ FIRST = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91)
 def test_buckets_are_those_of_t5() -> None:
     behind = [int(distance >= first) for distance in range(129) for first in FIRST]
     counts = torch.tensor(behind).view(129, len(FIRST)).sum(1) - 1
-    buckets = relative_buckets(32, 128)
+    buckets = relative_buckets(32, 128, 128)
     assert torch.equal(buckets[:129].flip(0), counts)
     assert torch.equal(buckets[129:], counts[1:] + 16)
 
 
 @pytest.mark.parametrize(("count", "reach"), [(4, 2), (6, 9), (20, 40), (33, 1000)])
 def test_buckets_follow_the_formula(count: int, reach: int) -> None:
-    buckets, half = relative_buckets(count, reach).tolist(), count // 2
+    buckets, half = relative_buckets(count, reach, reach).tolist(), count // 2
     exact = half // 2
     assert len(buckets) == 2 * reach + 1
     for distance in range(1, reach + 1):
@@ -48,8 +49,22 @@ def test_the_bias_of_a_head_is_its_column_at_the_bucket_of_key_minus_query(
     for row, query in enumerate(at.tolist()):
         for column, key in enumerate(at.tolist()):
             ahead = max(-20, min(20, key - query))
-            bucket = relative_buckets(8, 20)[ahead + 20]
+            bucket = relative_buckets(8, 20, 20)[ahead + 20]
             assert torch.equal(bias[:, row, column], table[bucket])
+
+
+@pytest.mark.parametrize(
+    ("scheme", "buckets"), [(Relative, relative_buckets), (Disentangled, disentangled_buckets)]
+)
+def test_a_table_of_buckets_is_as_long_as_texts(
+    scheme: type[Relative | Disentangled],
+    buckets: Callable[[int, int, int], Tensor],
+    config: Callable[..., EncoderConfig],
+) -> None:
+    """relative_distance is a stranger's number."""
+    lengths = {"trained_length": 10, "max_length": 10}
+    near = scheme(config(relative_buckets=8, relative_distance=1000, **lengths))
+    assert torch.equal(near.buckets, buckets(8, 1000, 1000)[1000 - 9 : 1000 + 10])
 
 
 def test_layers_share_a_table_or_have_one_each(config: Callable[..., EncoderConfig]) -> None:
@@ -77,7 +92,7 @@ def test_a_block_adds_the_bias_of_its_layer(encoder: Callable[..., Encoder]) -> 
 
 @pytest.mark.parametrize(("count", "reach"), [(512, 512), (32, 40), (8, 9)])
 def test_buckets_of_disentangled_attention_follow_the_formula(count: int, reach: int) -> None:
-    buckets, exact = disentangled_buckets(count, reach).tolist(), count // 4
+    buckets, exact = disentangled_buckets(count, reach, reach).tolist(), count // 4
     assert buckets == sorted(buckets)
     assert (buckets[0], buckets[reach], buckets[-1]) == (0, count // 2, count - 1)
     for distance in range(1, reach):
@@ -100,7 +115,7 @@ def test_disentangled_scores_are_those_of_content_and_position(
     for row, here in enumerate(at.tolist()):
         for column, there in enumerate(at.tolist()):
             behind = max(-20, min(20, here - there))
-            bucket = int(disentangled_buckets(8, 20)[behind + 20])
+            bucket = int(disentangled_buckets(8, 20, 20)[behind + 20])
             for head in range(2):
                 by_key = query[0, head, row] @ scheme.keys[1][head, :, bucket]
                 by_query = key[0, head, column] @ scheme.queries[1][head, :, bucket]

@@ -19,7 +19,7 @@ CAUSES: dict[str, str] = {
     "bidirectional_pplx_qwen3": "it quantizes vectors inside the model",
     "canine": "it reads characters, of which its layers make fewer",
     "convbert": "part of its attention is a convolution",
-    "deberta": "it scores relative positions beside the content (disentangled attention)",
+    "deberta": "version 1 has no buckets of distances, and other projections; 2 and 3 are read",
     "fnet": "it has no attention: Fourier transforms mix the tokens",
     "funnel": "its layers make fewer tokens",
     "gemma": "of Gemma, only version 3 is read",

@@ -73,7 +73,7 @@ FAMILIES: dict[str, Convert] = {
     "mistral": llama.mistral,
     "modernbert": modernbert.convert,
     "mpnet": mpnet.convert,
-    "mt5": t5.t5,
+    "mt5": t5.convert,
     "new": gte.new,
     "nomic_bert": nomic_bert.convert,
     "qwen2": llama.qwen2,

@@ -18,14 +18,22 @@ IDLE = ("decoder.", "lm_head.", "classification_head.", "classifier.", "qa_outpu
 
 
 def convert(
-    config: Config, tensors: dict[str, Tensor], longest: int | None, *, per_layer: bool
+    config: Config,
+    tensors: dict[str, Tensor],
+    longest: int | None,
+    *,
+    feed_forward: str = "gated-gelu",
+    per_layer: bool = False,
 ) -> Encoder:
     """Convert a T5 folder; see `headlight_export.families.Convert`.
 
-    `per_layer`: each layer has its own biases; else the first has those of all.
+    Args:
+        config, tensors, longest: as there.
+        feed_forward: kind of the networks if config.json has none.
+        per_layer: each layer has its own biases; else the first has those of all.
     """
     config.demand("is_decoder", (False,), "which makes it causal; only the encoder is served")
-    gated, activation = _feed_forward(config)
+    gated, activation = _feed_forward(config, feed_forward)
     trained = config.get(int, "n_positions", default=512, least=1)
     built = EncoderConfig(
         vocab_size=config.get(int, "vocab_size", least=1),
@@ -68,9 +76,9 @@ def convert(
     return weights.build()
 
 
-def _feed_forward(config: Config) -> tuple[bool, str]:
+def _feed_forward(config: Config, default: str) -> tuple[bool, str]:
     """Return whether the networks are gated, and our name of their activation."""
-    said = config.get(str, "feed_forward_proj", default="relu")
+    said = config.get(str, "feed_forward_proj", default=default)
     # T5 1.1 says gelu and computes with the approximation by tanh.
     names = {f"gated-{name}": name for name in ACTIVATIONS} | {"gated-gelu": "gelu_new"}
     name = names.get(said, said)
@@ -101,5 +109,5 @@ def _move_block(weights: Weights, built: EncoderConfig, ours: str, block: str) -
         )
 
 
-t5 = functools.partial(convert, per_layer=False)
+t5 = functools.partial(convert, feed_forward="relu")
 umt5 = functools.partial(convert, per_layer=True)

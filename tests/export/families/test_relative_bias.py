@@ -73,6 +73,15 @@ def test_umt5_needs_a_table_for_each_layer() -> None:
         FAMILIES["umt5"](Config(T5), tensors(), None)
 
 
+def test_networks_without_a_kind_are_those_of_the_family() -> None:
+    """As in transformers' configuration classes: relu in T5, gated-gelu in mT5 and umT5."""
+    assert FAMILIES["t5"](Config(T5), tensors(), None).config.ffn == "plain"
+    table = "encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight"
+    for family, more in (("mt5", {}), ("umt5", {table: torch.zeros(32, 3)})):
+        with pytest.raises(Unfit, match=r"no encoder\.block\.0\.layer\.1\.DenseReluDense\.wi_0"):
+            FAMILIES[family](Config(T5), tensors(**more), None)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

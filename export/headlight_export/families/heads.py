@@ -167,7 +167,9 @@ def read_head(
             raise Refused(f"config.json: temperature is {temperature}; it must be above 0")
         state["score_head.0.weight"] /= temperature
     if family == "modernbert" and not each_token:
-        config.demand("classifier_pooling", ("cls", "mean"), "which is not known for a head")
+        config.demand(
+            "classifier_pooling", ("cls", "mean"), "which is not known for a head; cls and mean are"
+        )
         pooling = config.get(str, "classifier_pooling", default="cls")
     return Head(layers, state, pooling)
 

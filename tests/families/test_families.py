@@ -180,6 +180,8 @@ def test_the_projection_of_a_bidirectional_qwen3_is_applied_to_the_mean(tmp_path
     with torch.inference_mode():
         expected = (model(ids).last_hidden_state @ projection.T).mean(1)
         torch.testing.assert_close(encoder(ids).pooled, expected, atol=5e-5, rtol=1e-5)
+    with pytest.raises(Refused, match=r"linear\.weight is .* by max .* served are mean, cls"):
+        read_origin(tmp_path, pooling="max", ids_only=True)
     assert against_transformers(tmp_path, "qwen3", encoder, EXACT).errors
 
 

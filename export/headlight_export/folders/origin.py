@@ -267,7 +267,7 @@ def _read_foreign(
     scores, weighs, matches = folder_use(recipe, family, config, pooling, task)
     tensors = read_tensors(recipe.transformer)
     pools, fields = recipe.pooling is not None, Config(config)
-    recipe = _with_projection(recipe, config, tensors, matches=matches)
+    recipe = _with_projection(recipe, config, tensors, pooling, matches=matches)
     encoder = convert(family, fields, tensors, max_length)
     tokenizer = None if ids_only else _read_tokenizer(recipe)
     pooling_source, head, rules = (
@@ -353,16 +353,29 @@ def _query_terms(recipe: Recipe, built: EncoderConfig, tokenizer: str | None) ->
 
 
 def _with_projection(
-    recipe: Recipe, config: Mapping[str, Any], tensors: dict[str, Tensor], *, matches: bool
+    recipe: Recipe,
+    config: Mapping[str, Any],
+    tensors: dict[str, Tensor],
+    pooling: str | None,
+    *,
+    matches: bool,
 ) -> Recipe:
     """Return the recipe with its layers for vectors of tokens, or without if no one `matches` them.
 
     Stanford's layer is taken out of the encoder's tensors. So is Voyage's, which it applies to
     tokens: without a bias, it may be applied to their mean.
+
+    Raises:
+        Refused: `pooling`, or the folder's, takes a maximum, which a projection changes.
     """
     if recipe.kind == STANFORD:
         recipe = dataclasses.replace(recipe, multi_vector=(take_projection(tensors),))
     elif PROJECTION in tensors and bidirectional_by_name(config):
+        if "max" in (pooling, recipe.pooling):
+            raise Refused(
+                f"{PROJECTION} is applied to tokens, so pooling by max cannot be served; "
+                "served are mean, cls and last (--pooling, or the folder's)"
+            )
         recipe = dataclasses.replace(recipe, dense=(take_projection(tensors), *recipe.dense))
     return recipe if matches else dataclasses.replace(recipe, multi_vector=(), roles={})
 

@@ -145,7 +145,7 @@ def test_a_page_and_no_text_is_written(run: Run, tmp_path: Path) -> None:
         ),
         (
             [QUERY],
-            f"a\n{'b' * 3000}",
+            f"a\n{' '.join(['b' * 1000] * 3)}",
             "standard input, line 2: has 3002 tokens, the model takes",
         ),
         (

@@ -236,8 +236,15 @@ def test_the_timeout_applies_to_the_whole_job(
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr("headlight.bulk.row_blocks.time.monotonic", lambda: clock[0])
-    servicer.do = lambda: clock.__setitem__(0, 1e9)
+    given_up = threading.Event()
+
+    def late() -> None:
+        clock[0] = 1e9
+        given_up.wait(30)
+
+    servicer.do = late
     code, err = embed("--timeout", "1e8")
+    given_up.set()
     assert (code, err.splitlines()[-1]) == (
         1,
         "headlight: the client's timeout passed; give more time by --timeout",

@@ -99,7 +99,7 @@ def by_punctuation() -> tokenizers.Tokenizer:
     ("made", "name"),
     [
         (pieces(), "PreTrainedTokenizerFast"),
-        (pieces(), "T5Tokenizer"),
+        (pieces(), "ReformerTokenizer"),
         (pieces(pre_tokenizers.Whitespace()), "XLMRobertaTokenizer"),
         (by_punctuation(), "XLMRobertaTokenizer"),
     ],

@@ -231,7 +231,8 @@ def test_vectors_of_several_texts_are_compared(page: Browser, rope: Service) -> 
 def test_the_card_shows_the_measured_distance_from_pytorch(page: Browser, rope: Service) -> None:
     with Client(rope.target) as client:
         model = client.model()
-    page.wait("document.querySelector('#card-part').checkVisibility()")
+    # The example's answer moves what is below it.
+    page.wait(f"document.querySelector('#card-part').checkVisibility() && {ANSWERED}")
     page.click("#card-part summary")
     rows = page.evaluate(
         "[...document.querySelectorAll('#parity tbody tr.in-use')]"

@@ -181,12 +181,6 @@ class LaneSet(Generic[T]):
         in_turn = priority == "interactive" or self._overtaken >= BULK_TURN - 1
         return in_turn or not (waiting["interactive"] or slots.hold_bulk)
 
-    def fills_batch(self, priority: Priority) -> bool:
-        """Return whether enough waits to fill one batch."""
-        return any(
-            lane.waiting >= self.limits[key].tokens for key, lane in self._lanes[priority].items()
-        )
-
     def take(
         self, now: float, slots: ExecutionSlots = IDLE, only: Priority | None = None
     ) -> Batch[T]:

@@ -25,9 +25,6 @@ from headlight_service.core.worker_threads import COMPUTING, COMPUTING_BULK, Wor
 from headlight_service.telemetry.json_logs import describe
 
 log = logging.getLogger("headlight_service.core.scheduler.scheduler")
-# Callers that wait for the interpreter queue their items meanwhile: of 32 callers a batch then has
-# 6 texts instead of 2.4, and a text costs a tenth less CPU.
-GATHER_SECONDS = 20e-6
 Begin = tuple[RunningBatch | None, list[PendingRequest]]  # batch with a slot; expired requests
 
 
@@ -213,13 +210,7 @@ class Scheduler:
             self._threads["bulk"].put(functools.partial(self._work, begun))
         if not (self._called or self._ended) and self._queue.ready("interactive", self._slots):
             self._called = True
-            self._threads["interactive"].put(functools.partial(self._work, self._gather))
-
-    def _gather(self) -> Begin:
-        """Take the next batch as `_pull` does, a moment later. On a thread woken for it."""
-        if not self._queue.fills_batch("interactive"):
-            time.sleep(GATHER_SECONDS)
-        return self._pull()
+            self._threads["interactive"].put(functools.partial(self._work, self._pull))
 
     def _pull(self) -> Begin:
         """Take the next interactive batch for this thread."""

@@ -40,7 +40,7 @@ def of_bytes(pattern: str) -> tokenizers.Tokenizer:
 GEMMA = ("<pad>", "<eos>", "<bos>", "<unk>", "<mask>")
 
 
-def of_pieces(texts: Iterable[str]) -> tokenizers.Tokenizer:
+def gemma_tokenizer(texts: Iterable[str]) -> tokenizers.Tokenizer:
     """Return a tokenizer of Gemma's kind: pieces of sentencepiece, which reads a text as one word.
 
     Characters that no text has become bytes. Line breaks and spaces have tokens for runs of them.

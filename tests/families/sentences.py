@@ -22,7 +22,7 @@ from torch import nn
 
 from tests.factory import VOCABULARY, small_tokenizer
 from tests.families.models import sharpen
-from tests.tokenizers_of_kinds import of_pieces
+from tests.tokenizers_of_kinds import gemma_tokenizer
 
 # The name here, and that of the library.
 POOLING = {
@@ -79,7 +79,9 @@ def _write(folder: Path, kind: type[Any], config: Any) -> Path:
 def write_gemma(folder: Path) -> Path:
     """Write a small EmbeddingGemma with sharpened attention, whose tokenizer pads at the start."""
     torch.manual_seed(1)
-    tokenizer = of_pieces(["what is this?", "One of the LONGER texts of them all.", "x", "find a"])
+    tokenizer = gemma_tokenizer(
+        ["what is this?", "One of the LONGER texts of them all.", "x", "find a"]
+    )
     config = transformers.Gemma3TextConfig(
         vocab_size=tokenizer.get_vocab_size(),
         hidden_size=DIM,

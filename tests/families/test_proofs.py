@@ -1,4 +1,4 @@
-"""What docs/models.md calls proven has a random model in these tests."""
+"""The lists of families in docs/site/models.toml, against the models that these tests compare."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ from transformers import (
 
 from headlight_export.tokenizers.token_comparison import compare_ids
 from headlight_export.tokenizers.tokenizer_file import tokenizer_json
-from tests.tokenizers_of_kinds import of_pieces
+from tests.tokenizers_of_kinds import gemma_tokenizer
 
 TEXTS = (
     "hello world",
@@ -321,7 +321,7 @@ def test_a_saved_tokenizer_matches(tmp_path: Path, make: Callable[[Path], Any]) 
 def test_a_gemma_tokenizer_matches_as_published(tmp_path: Path, name: str) -> None:
     """tokenizer.json adds both ends, as EmbeddingGemma's."""
     Gemma3TextConfig().save_pretrained(tmp_path)
-    of_pieces(CORPUS).save(str(tmp_path / "tokenizer.json"))
+    gemma_tokenizer(CORPUS).save(str(tmp_path / "tokenizer.json"))
     special = {f"{name}_token": f"<{name}>" for name in ("pad", "eos", "bos", "unk", "mask")}
     settings = {"tokenizer_class": name, "add_bos_token": True, "add_eos_token": True} | special
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))

@@ -68,7 +68,7 @@ def rotary(
     Raises:
         Refused: another scaling, or parameters by kind of layer in a family without kinds.
     """
-    values = Config(_said(config, kind))
+    values = Config(_rope_fields(config, kind))
     if kind is None:
         default_theta = config.get(float, "rope_theta", default=default_theta)
     theta = values.get(float, "rope_theta", default=default_theta)
@@ -88,7 +88,7 @@ def rotary(
     return {"rope_theta": theta, "rope_fraction": fraction, "rope_scaling": scaling}
 
 
-def _said(config: Config, kind: str | None) -> Mapping[str, Any]:
+def _rope_fields(config: Config, kind: str | None) -> Mapping[str, Any]:
     """Return the rope parameters from both fields.
 
     rope_scaling alone counts if it is set. With kinds of layers, it overrides the kind's own

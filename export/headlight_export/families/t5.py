@@ -78,16 +78,16 @@ def convert(
 
 def _feed_forward(config: Config, default: str) -> tuple[bool, str]:
     """Return whether the networks are gated, and our name of their activation."""
-    said = config.get(str, "feed_forward_proj", default=default)
+    kind = config.get(str, "feed_forward_proj", default=default)
     # T5 1.1 says gelu and computes with the approximation by tanh.
     names = {f"gated-{name}": name for name in ACTIVATIONS} | {"gated-gelu": "gelu_new"}
-    name = names.get(said, said)
+    name = names.get(kind, kind)
     if name not in ACTIVATIONS:
         raise Refused(
-            f"config.json: feed_forward_proj {said!a:.40} cannot be served; served are relu, "
+            f"config.json: feed_forward_proj {kind!a:.40} cannot be served; served are relu, "
             f"gated-gelu, and gated- before any of {', '.join(sorted(ACTIVATIONS))}"
         )
-    return said in names, ACTIVATIONS[name]
+    return kind in names, ACTIVATIONS[name]
 
 
 def _move_block(weights: Weights, built: EncoderConfig, ours: str, block: str) -> None:

@@ -117,14 +117,14 @@ def test_per_type_parameters_are_refused_if_there_are_no_layer_types() -> None:
 def test_ntk_is_the_same_at_every_length_unlike_dynamic(longest: int) -> None:
     for kind, expected in (("ntk", {TRAINED: 8.0, 8 * TRAINED: 8.0}), ("dynamic", {256: 57.0})):
         config = Config({"rope_scaling": {"type": kind, "factor": 8.0}})
-        found = rotary(
+        fields = rotary(
             config,
             default_theta=1000.0,
             trained=TRAINED,
             longest=longest,
             scalings=OF_GTE,
         )
-        scaling = found["rope_scaling"]
+        scaling = fields["rope_scaling"]
         assert (scaling and scaling.factor) == expected.get(longest)
         if scaling is not None:
             assert scaling.kind == {"ntk": "fixed_ntk", "dynamic": "ntk"}[kind]

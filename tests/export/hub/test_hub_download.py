@@ -76,8 +76,10 @@ def test_modules_of_sentence_transformers_are_fetched(hub: Hub) -> None:
         {"type": f"sentence_transformers.models.{kind}", "path": place} for place, kind in places
     ]
     (folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
-    found = download(TINY, "main", check=lambda _: None)  # no settings
-    fetched = {str(path.relative_to(found)) for path in found.rglob("*") if path.is_file()}
+    downloaded = download(TINY, "main", check=lambda _: None)  # no settings
+    fetched = {
+        str(path.relative_to(downloaded)) for path in downloaded.rglob("*") if path.is_file()
+    }
     assert fetched == {
         "modules.json",
         *(f"0_Transformer/{name}" for name in ("config.json", "vocab.txt", WEIGHTS)),

@@ -14,7 +14,7 @@ from headlight.runtime import Tokenizer
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.tokenization.tokenizer_probe import USUAL_CHARACTERS, limit_of
 from headlight_export.tokenizers.tokenizer_file import tokenizer_json
-from tests.tokenizers_of_kinds import of_pieces
+from tests.tokenizers_of_kinds import gemma_tokenizer
 
 CORPUS = ["hello world of words", "  lower and lowest\nlines", "Straße 今天 12"] * 3
 UNITS = [
@@ -46,7 +46,7 @@ def pair(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[tokenizers.Tokenizer, tokenizers.Tokenizer]:
     """Return a tokenizer, and what an export makes of it."""
-    whole = of_pieces(CORPUS)
+    whole = gemma_tokenizer(CORPUS)
     return whole, read(tmp_path_factory.mktemp("tokenizer"), whole)
 
 
@@ -71,7 +71,7 @@ def test_spaces_begin_a_word(pair: tuple[tokenizers.Tokenizer, tokenizers.Tokeni
 def test_a_tokenizer_whose_tokens_would_change_is_kept(
     tmp_path: Path, change: dict[str, object]
 ) -> None:
-    made = json.loads(of_pieces(CORPUS).to_str())
+    made = json.loads(gemma_tokenizer(CORPUS).to_str())
     made["model"]["vocab"] |= dict.fromkeys(["o▁"], len(made["model"]["vocab"]))
     made["model"] |= change
     kept = read(tmp_path, tokenizers.Tokenizer.from_str(json.dumps(made)))

@@ -96,8 +96,8 @@ class Rest:
             f"http://{self.address}{path}", content, {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=60) as response:
-            told: dict[str, Any] = json.loads(response.read())
-        return told
+            answer: dict[str, Any] = json.loads(response.read())
+        return answer
 
     def close(self) -> None:
         self._channel.close()
@@ -147,8 +147,17 @@ def test_offsets_count_code_points(rest: Rest) -> None:
 
 def test_occlusion_is_that_of_grpc(rest: Rest) -> None:
     request = pb.OccludeRequest(input=pb.Input(text=TEXTS[0]))
-    body = {**json_value(request), "encoding": "base64"}
-    assert rest.post("/v1/occlude", body) == json_value(rest.stub.Occlude(request))
+    answer = rest.post("/v1/occlude", json_value(request))
+    expected = rest.stub.Occlude(request)
+    # The scheduler may divide the encodings of one call into other batches than those of the other,
+    # and the last bit of a vector depends on its batch.
+    np.testing.assert_allclose(
+        answer["moved"].pop("data"), np.frombuffer(expected.moved.data, "<f4"), atol=1e-6
+    )
+    expected.moved.ClearField("data")
+    exact = json_value(expected)
+    exact["moved"].pop("data", None)
+    assert answer == exact
 
 
 def test_an_answer_above_the_limit_of_grpc_is_sent(rest: Rest) -> None:
@@ -158,9 +167,9 @@ def test_an_answer_above_the_limit_of_grpc_is_sent(rest: Rest) -> None:
         "inputs": [{"ids": {"ids": [7] * length}}],
         "outputs": {"attention": {}},
     }
-    told = rest.post("/v1/encode", body)
-    attention = np.array(told["attention"]["data"][0], np.float32)
-    assert attention.nbytes == told["data_bytes"] > 4 << 20
+    answer = rest.post("/v1/encode", body)
+    attention = np.array(answer["attention"]["data"][0], np.float32)
+    assert attention.nbytes == answer["data_bytes"] > 4 << 20
     np.testing.assert_allclose(attention.sum(-1), 1, atol=1e-4)
 
 

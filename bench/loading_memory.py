@@ -60,7 +60,7 @@ def measure(first: Path, bundle: Path, provider: str, precision: str, streams: i
 
 def rows(first: Path, bundles: list[Path]) -> list[tuple[str, ...]]:
     """Measure each model with each provider and precision that it has."""
-    found = []
+    measured = []
     for path in bundles:
         manifest = Bundle(path).manifest
         kinds = {
@@ -78,7 +78,7 @@ def rows(first: Path, bundles: list[Path]) -> list[tuple[str, ...]]:
                 values = json.loads(done.stdout.splitlines()[-1])
                 weights = weight_bytes(manifest, provider, precision)
                 sizes = (weights, values["peak"], values["stays"])
-                found.append(
+                measured.append(
                     (
                         *(manifest.name, provider, precision, str(streams)),
                         *(f"{size / MIB:.0f}" for size in sizes),
@@ -86,7 +86,7 @@ def rows(first: Path, bundles: list[Path]) -> list[tuple[str, ...]]:
                         f"{opening_bytes(weights, provider, precision, streams) / MIB:.0f}",
                     )
                 )
-    return found
+    return measured
 
 
 def main() -> None:
@@ -102,7 +102,7 @@ def main() -> None:
     if given.measure:
         measure(given.first, given.bundles[0], given.provider, given.precision, given.streams)
         return
-    found, cpu, openvino = rows(given.first, given.bundles), OPENING["cpu"], OPENING["openvino"]
+    measured, cpu, openvino = rows(given.first, given.bundles), OPENING["cpu"], OPENING["openvino"]
     publish(
         given.out,
         [
@@ -115,7 +115,7 @@ def main() -> None:
             "with PyTorch and warmed up, as `headlight serve` does. The peak (VmHWM, reset before)",
             "and what stays (VmRSS) are in MiB beyond the memory before. A worker has one thread.",
             "",
-            *table(HEADER, found),
+            *table(HEADER, measured),
             "",
             "`headlight serve` expects this peak before it loads a model, and refuses a model that",
             "does not fit beside the memory in use:",
@@ -139,7 +139,7 @@ def main() -> None:
             ),
         ],
     )
-    short = [row for row in found if int(row[5]) > int(row[8])]
+    short = [row for row in measured if int(row[5]) > int(row[8])]
     if short:
         sys.exit(f"the expected peak is too small: {short}")
 

@@ -153,8 +153,8 @@ def cross_encoder(
         log=work / f"{backend}.log",
     )
     stack.callback(worker.close)
-    told, tuned = worker.ask("describe"), worker.ask("tune")
-    versions = ", ".join(f"{name} {each}" for name, each in told["versions"].items())
+    described, tuned = worker.ask("describe"), worker.ask("tune")
+    versions = ", ".join(f"{name} {each}" for name, each in described["versions"].items())
     return Contestant(
         f"{CROSS_ENCODER}{backend}",
         lambda: worker.ask("run"),

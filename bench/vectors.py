@@ -79,8 +79,8 @@ def library(
     """Start a library in a process of its own."""
     worker = Worker(installed(python), module, *arguments, log=log)
     stack.callback(worker.close)
-    told, tuned = worker.ask("describe"), worker.ask("tune")
-    versions = ", ".join(f"{each} {version}" for each, version in told["versions"].items())
+    described, tuned = worker.ask("describe"), worker.ask("tune")
+    versions = ", ".join(f"{each} {version}" for each, version in described["versions"].items())
     return Contestant(
         name,
         lambda: worker.ask("run"),

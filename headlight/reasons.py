@@ -254,7 +254,7 @@ Reason = enum.Enum(
         "MISSING_INPUT": "is missing; send a text, or a list of texts",
         "ONLY_FLOAT": "must be float; POST /v1/embeddings has base64",
         "OTHER_POOLING": (
-            "is not the pooling of this model, which is {own}; set poolingStrategy: {name} in"
+            "is not the pooling of this model, which is {pooling}; set poolingStrategy: {name} in"
             " the collection's module configuration"
         ),
         "UNKNOWN_DIRECTION": "is unknown; send RIGHT or LEFT",
@@ -292,7 +292,7 @@ Reason = enum.Enum(
         "MASK_RUN": "must be 1 for one run of tokens, and 0 before and behind it",
         "TENSOR_TYPE": "has the type {datatype}; send INT64, or texts as BYTES",
         "TENSOR_CONTENTS": (
-            "has {found} entries in contents.{name} for {count} elements; send all there, or "
+            "has {given} entries in contents.{name} for {count} elements; send all there, or "
             "all inputs as raw_input_contents"
         ),
         "ROWS": "has {count} rows; send 1 to {most}",

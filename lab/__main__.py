@@ -102,7 +102,9 @@ def unmodelled(*, quick: bool) -> dict[str, Any]:
 
 
 def _asked(experiment: Any, training: Training) -> dict[str, dict[str, int]]:
-    return {str(length): experiment.asked(training, length) for length in experiment.LENGTHS}
+    return {
+        str(length): experiment.question_count(training, length) for length in experiment.LENGTHS
+    }
 
 
 def _parser() -> argparse.ArgumentParser:

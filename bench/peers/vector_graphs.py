@@ -26,8 +26,8 @@ class Projected(torch.nn.Module):
         super().__init__()
         named = load_file(folder / "model.safetensors")
         self.bert = BertModel(BertConfig.from_pretrained(folder))
-        own = {name: value for name, value in named.items() if name.startswith("bert.")}
-        self.load_state_dict(own, strict=False)
+        weights = {name: value for name, value in named.items() if name.startswith("bert.")}
+        self.load_state_dict(weights, strict=False)
         self.weight = torch.nn.Parameter(named["linear.weight"])
 
     def forward(self, input_ids: Any, attention_mask: Any) -> Any:

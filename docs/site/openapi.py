@@ -62,8 +62,8 @@ class Schemas:
 
     def all(self) -> dict[str, Any]:
         """Return the schemas that requests and responses use, by name."""
-        told = self._reached(RESPONSES)
-        schemas = {name: self._message(name) for name in sorted(self._asked | told)}
+        answered = self._reached(RESPONSES)
+        schemas = {name: self._message(name) for name in sorted(self._asked | answered)}
         used = {
             _name(field)
             for name in schemas

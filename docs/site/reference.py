@@ -139,8 +139,8 @@ def labels(metric: Metric) -> str:
         for name, value in sample.labels.items():
             values.setdefault(name, {})[value.removesuffix(".0")] = None
     return "<br>".join(
-        f"`{name}`" if name in OPEN or list(found) == [""] else f"`{name}`: {', '.join(found)}"
-        for name, found in values.items()
+        f"`{name}`" if name in OPEN or list(members) == [""] else f"`{name}`: {', '.join(members)}"
+        for name, members in values.items()
     )
 
 
@@ -150,11 +150,11 @@ def notebook(path: Path) -> str:
     return "\n\n".join(part for cell in cells for part in cell_parts(cell))
 
 
-def cell_parts(found: dict[str, Any]) -> Iterator[str]:
+def cell_parts(cell: dict[str, Any]) -> Iterator[str]:
     """Yield the source of a cell and its outputs as Markdown."""
-    source = "".join(found["source"])
-    yield source if found["cell_type"] == "markdown" else f"````python\n{source}\n````"
-    for output in found.get("outputs", ()):
+    source = "".join(cell["source"])
+    yield source if cell["cell_type"] == "markdown" else f"````python\n{source}\n````"
+    for output in cell.get("outputs", ()):
         data = output.get("data", {})
         if "text/html" in data:  # one line: a blank one would end the HTML
             yield "".join(data["text/html"]).replace("\n", "&#10;")

@@ -100,15 +100,15 @@ def compare(model: Any, client: Client) -> bool:
     ids = torch.randint(FIRST_LETTER, VOCABULARY, (200, LENGTH), generator=random)
     texts = ["".join(SYMBOLS[number] for number in row) for row in ids.tolist()]
     served = torch.from_numpy(np.stack(client.encode_tokens(texts)))  # [200, S, D]
-    here = model(ids)
-    vectors = float((served - here).abs().max())
+    computed = model(ids)
+    vectors = float((served - computed).abs().max())
     maps = 0.0
     for length in range(1, LENGTH + 1):
         expected = model.attention(ids[:1, :length])[0].numpy()
         apart = np.abs(client.attend(texts[0][:length]).weights - expected).max()
         maps = float(np.maximum(maps, apart))  # NaN stays
     right = [
-        float((model.head(x).argmax(-1) == ids.flip(1)).float().mean()) for x in (here, served)
+        float((model.head(x).argmax(-1) == ids.flip(1)).float().mean()) for x in (computed, served)
     ]
     print(f"accuracy on new sequences: {right[0]:.3f} in PyTorch, {right[1]:.3f} served")
     print(f"largest differences: token vectors {vectors:.1e}, attention weights {maps:.1e}")

@@ -104,8 +104,8 @@ def check_job(output: str, job: dict[str, str | None]) -> None:
 def names(folder: str) -> dict[str, str]:
     """Return the Parquet files of a folder, by name."""
     system, path = fs.FileSystem.from_uri(folder)
-    found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-    return {each.base_name: each.path for each in found if each.base_name.endswith(".parquet")}
+    files = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    return {each.base_name: each.path for each in files if each.base_name.endswith(".parquet")}
 
 
 def repair(output: str, checkpoint: str) -> int:

@@ -95,10 +95,10 @@ def differences(sentence: SentenceOutputs, shuffled: SentenceOutputs) -> dict[st
     return {name: float(np.abs(one - other).max()) for name, (one, other) in pairs.items()}
 
 
-def failures(found: Mapping[str, Mapping[str, float]]) -> list[str]:
+def failures(measured: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Return a line for each difference, by model and output, that contradicts the page."""
     lines = []
-    for model, outputs in found.items():
+    for model, outputs in measured.items():
         equal = POSITIONS[model] == "none"
         limit = f"at most {SAME:.0e}" if equal else f"at least {DIFFERENT:.0e}"
         lines += [
@@ -146,13 +146,13 @@ def main() -> int:
         for model, target in targets.items():
             with Client(target) as client:
                 answers[model] = ask(client, WORDS), ask(client, SHUFFLED)
-    found = {model: differences(*both) for model, both in answers.items()}
-    print(f"| largest difference | {' | '.join(found)} |\n|---|{'---|' * len(found)}")
-    for name in found["with positions"]:
-        print(f"| {name} | {' | '.join(f'{outputs[name]:.1e}' for outputs in found.values())} |")
+    measured = {model: differences(*both) for model, both in answers.items()}
+    print(f"| largest difference | {' | '.join(measured)} |\n|---|{'---|' * len(measured)}")
+    for name in measured["with positions"]:
+        print(f"| {name} | {' | '.join(f'{outputs[name]:.1e}' for outputs in measured.values())} |")
     if options.picture:
         draw(answers, options.picture)
-    wrong = failures(found)
+    wrong = failures(measured)
     print("\n".join(wrong), file=sys.stderr, end="\n" if wrong else "")
     return 1 if wrong else 0
 

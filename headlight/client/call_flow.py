@@ -174,8 +174,8 @@ class Retries:
 
     def _backoff(self, error: HeadlightError) -> float | None:
         """Return the server's delay, or an exponential backoff, with up to 25% jitter."""
-        own = FIRST_BACKOFF_SECONDS * 2**self._tried
-        seconds = error.retry_after_seconds if isinstance(error, Overloaded) else own
+        backoff = FIRST_BACKOFF_SECONDS * 2**self._tried
+        seconds = error.retry_after_seconds if isinstance(error, Overloaded) else backoff
         self._tried += 1
         if seconds is None or self._tried > MOST_RETRIES:
             return None

@@ -79,7 +79,7 @@ def checked_spans(spec: SpansSpec, inputs: int) -> SpansSpec:
         each = each_as("spans", kind, Phrase.WINDOWS, lambda one: whole_number(one, UINT32))
         kind = Windows(*each)
     else:
-        kind = each_as("spans", kind, Phrase.SPAN_KINDS, lambda own: tuple(map(span_of, own)))
+        kind = each_as("spans", kind, Phrase.SPAN_KINDS, lambda spans: tuple(map(span_of, spans)))
         if len(kind) != inputs:
             raise InvalidInput("spans", Reason.LISTS_FOR_TEXTS, count=len(kind), inputs=inputs)
     return SpansSpec(

@@ -110,8 +110,8 @@ def _evidence(field: str, spec: EvidenceSpec, passages: int) -> EvidenceSpec:
     return dataclasses.replace(
         spec,
         spans=tuple(
-            each_as(f"{field}.spans[{at}].spans", own, Phrase.SPANS, span_of)
-            for at, own in enumerate(spans)
+            each_as(f"{field}.spans[{at}].spans", passage, Phrase.SPANS, span_of)
+            for at, passage in enumerate(spans)
         ),
         top_k=optional(f"{field}.top_k", spec.top_k, UINT32, Phrase.WHOLE_FROM_1),
         layers=each_as(f"{field}.layers", spec.layers, Phrase.WHOLE_NUMBERS, whole),

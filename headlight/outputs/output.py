@@ -209,7 +209,7 @@ class Output:
             for place, count in zip(places, counts, strict=True)
         ]
         layers = self.layers(choice)
-        return {own[0].name: Layout.of(own, layers) for own in zip(*rows, strict=True)}
+        return {tensors[0].name: Layout.of(tensors, layers) for tensors in zip(*rows, strict=True)}
 
     def layers(self, choice: Any) -> tuple[int, ...]:
         """Return the absolute layers of its tensors; empty: they have none."""

@@ -58,8 +58,8 @@ class LabelScores(Output):
 
     def cut(self, choice: LabelChoice, item: Item, outputs: Arrays, row: int) -> Arrays:
         logits = outputs[LOGITS][row]
-        own = logits[: len(item.ids)] if logits.ndim > 1 else logits
-        return {"scores": np.array(own, np.float32)}
+        row = logits[: len(item.ids)] if logits.ndim > 1 else logits
+        return {"scores": np.array(row, np.float32)}
 
     def usable(self, choice: LabelChoice, result: Arrays, usual: bool) -> bool:
         return bool(np.isfinite(result["scores"]).all())

@@ -179,7 +179,7 @@ class SpanMeans(Output):
         if kind == "windows":
             kinds = Windows(message.windows.size, message.windows.overlap)
         elif kind == "given":
-            kinds = tuple(tuple(map(span_in, own.spans)) for own in message.given.inputs)
+            kinds = tuple(tuple(map(span_in, given.spans)) for given in message.given.inputs)
         return SpansSpec(
             kind=kinds,
             include_special=message.include_special,
@@ -196,9 +196,9 @@ class SpanMeans(Output):
         lists = message.given.inputs
         if len(lists) > limits.max_items:
             raise InvalidInput(f"{SPANS}.given.inputs", Reason.ONE_FOR_EACH_INPUT, count=len(lists))
-        for at, own in enumerate(lists):
-            check_span_count(f"{SPANS}.given.inputs[{at}]", len(own.spans))
-        check_all_spans(sum(len(own.spans) for own in lists), limits.max_request_tokens)
+        for at, given in enumerate(lists):
+            check_span_count(f"{SPANS}.given.inputs[{at}]", len(given.spans))
+        check_all_spans(sum(len(given.spans) for given in lists), limits.max_request_tokens)
         return ()
 
     def announce(
@@ -221,7 +221,7 @@ class SpanMeans(Output):
         elif spec.kind == "sentences":
             message.sentences.SetInParent()
         else:
-            lists = [messages().TextSpans(spans=map(span_message, own)) for own in spec.kind]
+            lists = [messages().TextSpans(spans=map(span_message, given)) for given in spec.kind]
             message.given.CopyFrom(messages().GivenSpans(inputs=lists))
         return message
 

@@ -178,6 +178,6 @@ def _write(path: Path, shape: BatchShape) -> None:
     path.parent.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     path.parent.mkdir(mode=PRIVATE, exist_ok=True)
     # Another process may write the same file: each moves its own into place.
-    own = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-    own.write_text(json.dumps(shape._asdict()), encoding="utf-8")
-    own.replace(path)
+    draft = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+    draft.write_text(json.dumps(shape._asdict()), encoding="utf-8")
+    draft.replace(path)

@@ -196,14 +196,14 @@ class LocalEncoder(Encoder):
             width = form.width or self._description.pooled_dim
             vectors = np.array(rows, np.float32).reshape(len(rows), width)
             inputs = [each.tokenized for each in prepared]
-            found = Embeddings(
+            embeddings = Embeddings(
                 as_types(vectors, form),
                 np.array([len(each.ids) for each in inputs], np.int64),
                 np.array([each.prompt_length for each in inputs], np.int64),
                 np.array([each.original_length for each in inputs], np.int64),
                 self._description.ref,
             )
-            return read(found)
+            return read(embeddings)
 
     def _encode(
         self,
@@ -406,8 +406,8 @@ class LocalEncoder(Encoder):
     def _tokens(self, texts: Iterable[Input] | str, prompting: Prompting) -> list[TokenList]:
         with self._used():
             nothing = self.select(pooled=False)
-            found = self._prepared(texts, prompting, nothing, with_info=True, limit=False)
-            return [each.tokens for each in found]
+            prepared = self._prepared(texts, prompting, nothing, with_info=True, limit=False)
+            return [each.tokens for each in prepared]
 
     def _similarity(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
         with self._used():

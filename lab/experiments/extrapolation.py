@@ -79,7 +79,7 @@ def floors(length: int) -> dict[str, float]:
     return {"left": sum(left) / draws, "recall": sum(recall) / draws}
 
 
-def asked(training: Training, length: int) -> dict[str, int]:
+def question_count(training: Training, length: int) -> dict[str, int]:
     """Return how many questions of each kind are asked at a length.
 
     They are the same for every scheme and seed.

@@ -109,11 +109,11 @@ def distant(examples: Examples) -> Tensor:
     return (examples.targets["recall"] != IGNORED) & (examples.away > TRAINED[1])
 
 
-def asked(training: Training, length: int) -> dict[str, int]:
+def question_count(training: Training, length: int) -> dict[str, int]:
     """Return how many questions of each kind are asked at a length.
 
     They are the same for every scaling and seed.
     """
-    return extrapolation.asked(training, length) | {
+    return extrapolation.question_count(training, length) | {
         "far": int(distant(few_keys(training, length)).sum())
     }

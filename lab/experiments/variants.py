@@ -137,7 +137,7 @@ def lengths(training: Training) -> tuple[int, ...]:
     return ASKED_VARIED if training.variant == "varied" else ASKED[training.task]
 
 
-def asked(training: Training, length: int) -> dict[str, int]:
+def question_count(training: Training, length: int) -> dict[str, int]:
     """Return how many questions of each kind are asked at a length, of every seed alike."""
     targets = held_out(training, length).targets
     return {name: int((target != IGNORED).sum()) for name, target in targets.items()}

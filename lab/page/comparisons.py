@@ -10,7 +10,7 @@ from lab.experiments import causal, variants
 from lab.experiments.reversal import PRUNED
 from lab.page.figures import (
     Results,
-    asked,
+    question_count,
     sampling_error,
     steps_to_goal,
     unless_refused,
@@ -222,7 +222,9 @@ def language(results: Results) -> str:
 
 def recall_error(results: Results) -> str:
     """Return the greatest standard error of "recall" in the comparisons, in points."""
-    questions = (asked(results, "variants", "recall", length) for length in variants.LENGTHS)
+    questions = (
+        question_count(results, "variants", "recall", length) for length in variants.LENGTHS
+    )
     return percent(sampling_error(0.5, min(questions)))
 
 

@@ -102,7 +102,7 @@ def retained(
     """
     runs, questions = (
         select(results, "extrapolation", "recall", scheme),
-        asked(results, "extrapolation", question, length),
+        question_count(results, "extrapolation", question, length),
     )
 
     def share(run: Run, more: float = 0.0) -> float:
@@ -122,7 +122,7 @@ def floor(results: Results, question: str, length: int) -> float:
     return float(results["floors"][str(length)][question])
 
 
-def asked(results: Results, experiment: str, question: str, length: int) -> int:
+def question_count(results: Results, experiment: str, question: str, length: int) -> int:
     """Return how many questions an accuracy rests on.
 
     They are the same for every seed, so a range over seeds leaves out their sampling error.
@@ -137,7 +137,7 @@ def sampling_error(share: float, questions: int) -> float:
 
 def noise(results: Results, experiment: str, question: str, length: int, share: float) -> float:
     """Return the possible sampling error of an accuracy: ERRORS standard errors."""
-    return ERRORS * sampling_error(share, asked(results, experiment, question, length))
+    return ERRORS * sampling_error(share, question_count(results, experiment, question, length))
 
 
 def above_floor(results: Results, scheme: str, question: str, length: int) -> bool:

@@ -114,7 +114,7 @@ def lengths(results: Results, question: str) -> str:
             *(f"*{percent(of.floor(results, question, length))}*" for length in LENGTHS),
         ]
     )
-    counts = (of.asked(results, "extrapolation", question, length) for length in LENGTHS)
+    counts = (of.question_count(results, "extrapolation", question, length) for length in LENGTHS)
     lines.append(["*questions*", *(f"*{count:,}*" for count in counts)])
     return table(["", *titles], lines)
 
@@ -203,13 +203,15 @@ def _length(results: Results, scheme: str, question: str, length: int) -> str:
     value = of.at_length(results, scheme, question, length)
     if value is None:
         return "refused"
-    error = of.sampling_error(value.mean, of.asked(results, "extrapolation", question, length))
+    error = of.sampling_error(
+        value.mean, of.question_count(results, "extrapolation", question, length)
+    )
     return f"{value.percent()} ± {percent(error)}" if error >= WORTH_SAYING else value.percent()
 
 
 def worst_error(results: Results, question: str) -> str:
     """Return the largest sampling error after scaling, at the greatest length: that of 50 %."""
-    count = of.asked(results, "scaling", question, LONG)
+    count = of.question_count(results, "scaling", question, LONG)
     return f"{percent(of.sampling_error(0.5, count))} points on {count:,} questions"
 
 

@@ -74,37 +74,37 @@ def load_checkpoint(folder: Path) -> Encoder:
     return encoder.eval()
 
 
-def _check_fit(file: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+def _check_fit(file: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
     """Raise ValueError, with a message of one line, unless the weights match the config."""
-    if not found:
+    if not tensors:
         raise ValueError(
             f"{file}: no name begins with {ENCODER_PREFIX!r}; put this before the name of each "
             "weight of the encoder"
         )
     shapes = [
         (
-            f"{printable(name)} has the shape {list(found[name].shape)}, which {CONFIG} makes "
+            f"{printable(name)} has the shape {list(tensors[name].shape)}, which {CONFIG} makes "
             f"{list(tensor.shape)}"
         )
-        for name, tensor in wanted.items()
-        if name in found and found[name].shape != tensor.shape
+        for name, tensor in expected.items()
+        if name in tensors and tensors[name].shape != tensor.shape
     ]
     problems = (
-        [f"{printable(name)} is missing" for name in wanted if name not in found],
+        [f"{printable(name)} is missing" for name in expected if name not in tensors],
         [
             f"{printable(name)} is not a weight of this model"
-            for name in found
-            if name not in wanted
+            for name in tensors
+            if name not in expected
         ],
         shapes,
     )
-    told = [
+    differences = [
         f"{ENCODER_PREFIX}{each[0]}" + (f" (and {len(each) - 1} more)" if each[1:] else "")
         for each in problems
         if each
     ]
-    if told:
-        raise ValueError(f"{file} does not fit {CONFIG}: {'; '.join(told)}")
+    if differences:
+        raise ValueError(f"{file} does not fit {CONFIG}: {'; '.join(differences)}")
 
 
 def printable(name: str) -> str:

@@ -266,9 +266,9 @@ def attention_view(attention: Attention, width: int, colour: bool) -> str:
     labels, special = attention.tokens.labels(CODE), attention.tokens.special
     pairs = [(q, k) for kind, q, k in links(labels) if kind == "matching bracket"]
     queries, keys = zip(*pairs, strict=True)
-    found = attention.weights[..., queries, :].argmax(axis=-1) == keys  # [L, H, brackets]
-    layer, head = np.unravel_index(found.mean(axis=-1).argmax(), found.shape[:2])
-    weights, right = attention.weights[layer, head], found[layer, head].sum()
+    matches = attention.weights[..., queries, :].argmax(axis=-1) == keys  # [L, H, brackets]
+    layer, head = np.unravel_index(matches.mean(axis=-1).argmax(), matches.shape[:2])
+    weights, right = attention.weights[layer, head], matches[layer, head].sum()
     title = heading(f"Attention in {CODE}", colour)
     role = (
         f"Layer {attention.layers[layer]}, head {head}: {right} of {len(keys)} brackets look most "
@@ -286,8 +286,8 @@ def heading(text: str, colour: bool) -> str:
 
 def page_port(log: IO[bytes]) -> int | None:
     """Return the port of the page by the service's log; None: there is no page."""
-    found = re.search(rb'"api_port": (\d+)', Path(log.name).read_bytes())
-    return None if found is None else int(found[1])
+    port = re.search(rb'"api_port": (\d+)', Path(log.name).read_bytes())
+    return None if port is None else int(port[1])
 
 
 def print_how_to_go_on(target: str, metrics: str, page: int | None) -> None:

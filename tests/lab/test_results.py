@@ -189,7 +189,7 @@ def test_steps_to_the_goal_are_those_of_the_first_window_at_the_goal() -> None:
 def test_the_sampling_error_is_shown_beside_the_range_over_seeds(
     results: dict[str, Any],
 ) -> None:
-    assert figures.asked(results, "extrapolation", "recall", 512) == 256
+    assert figures.question_count(results, "extrapolation", "recall", 512) == 256
     assert figures.sampling_error(0.118, 256) == pytest.approx(0.02, abs=2e-4)
     text = (DOCS / "positions.md").read_text(encoding="utf-8")
     assert "| 11.8 (10.5–13.7) ± 2.0 |" in text

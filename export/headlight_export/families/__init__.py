@@ -89,7 +89,7 @@ FAMILIES: dict[str, Convert] = {
 BEYOND_FLOAT16 = frozenset({"gemma3_text", "mt5", "t5", "umt5"})
 
 
-def is_own(config: Mapping[str, Any]) -> bool:
+def is_headlight(config: Mapping[str, Any]) -> bool:
     """Return whether a config.json is of a checkpoint of ours."""
     return "model_type" not in config and "positions" in config
 

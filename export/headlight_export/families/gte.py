@@ -66,11 +66,11 @@ def convert(
         if native:
             move_native(weights, f"blocks.{at}", f"layers.{at}", bias=True)
         else:
-            _move_own(weights, f"blocks.{at}", f"encoder.layer.{at}")
+            _move_original(weights, f"blocks.{at}", f"encoder.layer.{at}")
     return weights.build()
 
 
-def _move_own(weights: Weights, ours: str, layer: str) -> None:
+def _move_original(weights: Weights, ours: str, layer: str) -> None:
     attention, feed_forward = f"{ours}.attention", f"{ours}.feed_forward"
     weights.move_linear(f"{attention}.project_in", f"{layer}.attention.qkv_proj")
     weights.move_linear(f"{attention}.project_out", f"{layer}.attention.o_proj")

@@ -219,16 +219,16 @@ def _layers(
         has_bias = layer.bias
         if isinstance(has_bias, str):
             has_bias = config.get(bool, has_bias, default=False)
-        own = tensors[weight].shape[0] if weight in tensors and tensors[weight].ndim else 0
-        shapes: dict[str, tuple[int, ...]] = {"weight": (own, width)}
-        shapes |= {"bias": (own,)} if has_bias else {}
+        size = tensors[weight].shape[0] if weight in tensors and tensors[weight].ndim else 0
+        shapes: dict[str, tuple[int, ...]] = {"weight": (size, width)}
+        shapes |= {"bias": (size,)} if has_bias else {}
         _move(tensors, state, layer.name, ours, shapes)
         if layer.norm:
             parts = ("weight", "bias") if built.norm_bias else ("weight",)
-            _move(tensors, state, layer.norm, f"{ours}.norm", dict.fromkeys(parts, (own,)))
+            _move(tensors, state, layer.norm, f"{ours}.norm", dict.fromkeys(parts, (size,)))
         follows = layer.activation or activation(config, activation_key)
-        layers.append(Dense(width=own, bias=has_bias, activation=follows, norm=bool(layer.norm)))
-        width = own
+        layers.append(Dense(width=size, bias=has_bias, activation=follows, norm=bool(layer.norm)))
+        width = size
     return tuple(layers), state
 
 

@@ -84,7 +84,7 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     weights.move("segment_embedding.weight", "embeddings.token_type_embeddings.weight")
     weights.move_norm("embedding_norm", "embeddings.LayerNorm" if native else "emb_ln")
     for at in range(built.layers):
-        move = move_native if native else _move_own
+        move = move_native if native else _move_original
         move(weights, f"blocks.{at}", f"layers.{at}" if native else f"encoder.layers.{at}")
     return weights.build()
 
@@ -109,7 +109,7 @@ def _turning(config: Config, trained: int, longest: int) -> dict[str, Any]:
     return rotary(Config(values), default_theta=1000.0, trained=trained, longest=longest)
 
 
-def _move_own(weights: Weights, ours: str, layer: str) -> None:
+def _move_original(weights: Weights, ours: str, layer: str) -> None:
     weights.move(f"{ours}.attention.project_in.weight", f"{layer}.attn.Wqkv.weight")
     weights.move(f"{ours}.attention.project_out.weight", f"{layer}.attn.out_proj.weight")
     weights.move_norm(f"{ours}.attention_norm", f"{layer}.norm1")

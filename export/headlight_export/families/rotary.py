@@ -36,8 +36,10 @@ def rotary_by_kind(
     for kind, (name, default) in keys.items():
         null = kind == LOCAL and name in config.values  # if null, local layers are like global ones
         theta = config.get(float, name, default=fields[GLOBAL]["rope_theta"] if null else default)
-        own = config if kind in scaled else Config({**config.values, "rope_scaling": None})
-        fields[kind] = rotary(own, default_theta=theta, trained=trained, longest=longest, kind=kind)
+        kind_config = config if kind in scaled else Config({**config.values, "rope_scaling": None})
+        fields[kind] = rotary(
+            kind_config, default_theta=theta, trained=trained, longest=longest, kind=kind
+        )
     if fields[LOCAL]["rope_scaling"] is not None:
         raise Refused(
             "config.json: scaled rope in local layers cannot be served; scale full_attention alone"

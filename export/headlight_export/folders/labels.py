@@ -79,14 +79,14 @@ def activation_of(config: Mapping[str, Any], folder: Path, count: int, *, each_t
 
 def _saved(config: Mapping[str, Any], folder: Path) -> list[tuple[str, str, Any]]:
     """Return what sentence-transformers may have saved: file, key, value. The first counts."""
-    own, path = config.get("sentence_transformers"), folder / SETTINGS
+    saved, path = config.get("sentence_transformers"), folder / SETTINGS
     old = "sbert_ce_default_activation_function"
     settings = read_object(path) if path.is_file() else {}
     return [
         (
             "config.json",
             "activation_fn",
-            own.get("activation_fn") if isinstance(own, dict) else None,
+            saved.get("activation_fn") if isinstance(saved, dict) else None,
         ),
         ("config.json", old, config.get(old)),
         (SETTINGS, "activation_fn", settings.get("activation_fn")),

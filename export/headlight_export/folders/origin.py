@@ -18,7 +18,7 @@ from torch import Tensor
 from headlight.runtime.bundle.pair_template import PairTemplate
 from headlight.runtime.bundle.roles import RoleRules
 from headlight.runtime.values import Floats
-from headlight_export.families import convert, encoder_config, family_of, is_own
+from headlight_export.families import convert, encoder_config, family_of, is_headlight
 from headlight_export.families.heads import (
     DECODERS,
     OF_TERMS,
@@ -177,7 +177,7 @@ def read_origin(
     check_readable(folder)
     recipe = read_recipe(folder)
     config = read_config(recipe.transformer)
-    if is_own(config):
+    if is_headlight(config):
         given = (pooling, task, max_length, ids_only or None, pair_template, score_tokens or None)
         if any(each is not None for each in given):
             raise Refused(
@@ -185,7 +185,7 @@ def read_origin(
                 "are for folders of Hugging Face and sentence-transformers; "
                 f"{folder} is a checkpoint of ours, and its config.json sets them"
             )
-        return _read_own(folder)
+        return _read_headlight(folder)
     if max_length is not None and max_length < 1:
         raise Refused(
             f"--max-length {max_length} leaves no token; give 1 or more, "
@@ -214,7 +214,7 @@ def check_settings(folder: Path, *, pooling: str | None = None, task: str | None
     """
     recipe = read_recipe(folder)
     config = read_config(recipe.transformer)
-    if is_own(config):
+    if is_headlight(config):
         return OURS
     family = family_of(config)
     use = folder_use(recipe, family, config, pooling, task)
@@ -317,7 +317,11 @@ def _read_foreign(
         _about(finished.config.pooling, pooling_source, left),
         *fields.remarks,
         *([f"pairs are read by {source}"] if source else []),
-        *(f"a {role} has up to {own.max_length}" for role, own in roles.items() if own.max_length),
+        *(
+            f"a {role} has up to {side.max_length}"
+            for role, side in roles.items()
+            if side.max_length
+        ),
     )
     other = None if pools or terms or matches else other_use(recipe.kind, config)
     return Origin(
@@ -526,7 +530,7 @@ def _read_tokenizer(recipe: Recipe) -> str:
     return tokenizer
 
 
-def _read_own(folder: Path) -> Origin:
+def _read_headlight(folder: Path) -> Origin:
     encoder = load_checkpoint(folder)
     tokenizer = (
         (folder / TOKENIZER).read_text(encoding="utf-8") if (folder / TOKENIZER).is_file() else None

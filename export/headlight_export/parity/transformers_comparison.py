@@ -189,8 +189,8 @@ def _gte_config(fields: Mapping[str, Any]) -> Any:
         from transformers import GteConfig  # noqa: PLC0415
     except ImportError:  # in its first versions 5 and before
         raise _CannotCompare("it has no code for gte yet") from None
-    own = {"rope_theta": 10_000.0} if fields["model_type"] == "new" else {}
-    values = own | _values(fields)
+    defaults = {"rope_theta": 10_000.0} if fields["model_type"] == "new" else {}
+    values = defaults | _values(fields)
     scaling = values.get("rope_scaling") or {}
     if scaling.get("type", scaling.get("rope_type")) == "ntk":
         factor, pairs = scaling["factor"], values["hidden_size"] / values["num_attention_heads"] / 2
@@ -233,7 +233,9 @@ def _open_own_words(folder: Path, config: EncoderConfig) -> Any:
             "its code for nomic_bert turns all dimensions, and at any length alike"
         )
     fields = read_config(folder)  # not our own config, which is under test
-    values = {theirs: fields[own] for own, theirs in WORDS.items() if fields.get(own) is not None}
+    values = {
+        theirs: fields[name] for name, theirs in WORDS.items() if fields.get(name) is not None
+    }
     gate = fields.get("activation_function", "swiglu")
     sizes = NomicBertConfig(
         **values,

@@ -231,9 +231,9 @@ def _with_variants(
 ) -> tuple[Manifest, Exported]:
     """Return the manifest and the result with the variants added."""
     saving = functools.partial(save, draft)
-    found = add_variants(draft, manifest, reference, variants, options, saving, progress)
-    return found.manifest, dataclasses.replace(
-        result, variants=found.rows, quality=found.quality, searches=found.searches
+    added = add_variants(draft, manifest, reference, variants, options, saving, progress)
+    return added.manifest, dataclasses.replace(
+        result, variants=added.rows, quality=added.quality, searches=added.searches
     )
 
 
@@ -268,8 +268,8 @@ def _write_report(draft: Path, result: Exported) -> None:
         "rows": [dataclasses.asdict(row) for row in (*result.rows, *result.variants)],
         "quality": [quality.to_json() for quality in result.quality],
         "layer_searches": [
-            {"provider": provider, "precision": precision, **found.to_json()}
-            for (provider, precision), found in result.searches.items()
+            {"provider": provider, "precision": precision, **search.to_json()}
+            for (provider, precision), search in result.searches.items()
         ],
     }
     (draft / PARITY).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

@@ -69,11 +69,11 @@ def _named(
     masks: Masks = WHOLE,
 ) -> Arrays:
     """Return an input and its answers, by their names in the file."""
-    found = Arrays(ids=ids) | reference.outputs(ids, segments, masks=masks)
+    arrays = Arrays(ids=ids) | reference.outputs(ids, segments, masks=masks)
     if segments is not None:
-        found["segments"] = segments
+        arrays["segments"] = segments
     if masks.occluded is not None:
-        found["occluded"] = np.array(masks.occluded)
+        arrays["occluded"] = np.array(masks.occluded)
     if masks.left_out:
-        found["left_out"] = np.array(masks.left_out)
-    return {f"{kind}{name}_{index}": value for name, value in found.items()}
+        arrays["left_out"] = np.array(masks.left_out)
+    return {f"{kind}{name}_{index}": value for name, value in arrays.items()}

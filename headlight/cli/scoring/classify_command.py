@@ -105,10 +105,10 @@ def labels_text(texts: Sequence[str], labels: Sequence[Sequence[LabelScore]]) ->
         "\n".join(
             [
                 " ".join(escaped(text).split()),
-                *(f"{score_text(each.score)}  {escaped(each.label)}" for each in own),
+                *(f"{score_text(each.score)}  {escaped(each.label)}" for each in scored),
             ]
         )
-        for text, own in zip(texts, labels, strict=True)
+        for text, scored in zip(texts, labels, strict=True)
     )
 
 
@@ -117,7 +117,7 @@ def labels_json(
 ) -> dict[str, object]:
     """Return the labels of each text."""
     results = [
-        {"text": text, "labels": [{"label": each.label, **score_json(each)} for each in own]}
-        for text, own in zip(texts, labels, strict=True)
+        {"text": text, "labels": [{"label": each.label, **score_json(each)} for each in scored]}
+        for text, scored in zip(texts, labels, strict=True)
     ]
     return {"model": dataclasses.asdict(ref), "results": results}

@@ -104,7 +104,7 @@ class Compared(ListWork[pb.CompareRequest]):
 
     def _own_spans(self, at: int) -> tuple[int, int]:
         lists = [each.spans[at] for each in self._spec.evidence if each.spans]
-        return sum(SPAN_BYTES * (1 + len(own)) for own in lists), 0
+        return sum(SPAN_BYTES * (1 + len(spans)) for spans in lists), 0
 
     def request(self, part: range) -> pb.CompareRequest:
         """Return the request for some of the passages, by index."""

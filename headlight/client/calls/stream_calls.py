@@ -114,8 +114,8 @@ class Streamed(ListWork[pb.EncodeRequest]):
     def _own_spans(self, at: int) -> tuple[int, int]:
         if not self._divided:
             return 0, 0
-        own = self._output.part(self._spec, range(at, at + 1))
-        return self._outputs(own).ByteSize() + INPUT_BYTES, len(own.kind[0])
+        part = self._output.part(self._spec, range(at, at + 1))
+        return self._outputs(part).ByteSize() + INPUT_BYTES, len(part.kind[0])
 
     def request(self, part: range) -> pb.EncodeRequest:
         """Return the request for some of the inputs, by index, with their own spans."""

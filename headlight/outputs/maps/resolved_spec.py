@@ -59,7 +59,7 @@ class Choice:
     @property
     def common_heads(self) -> tuple[int, ...]:
         """The heads of each layer, which are the same; for pairs, the head of each."""
-        return tuple(own[0] for own in self.heads) if self.spec.pairs else self.heads[0]
+        return tuple(heads[0] for heads in self.heads) if self.spec.pairs else self.heads[0]
 
     @functools.cached_property
     def needs_tokens(self) -> bool:

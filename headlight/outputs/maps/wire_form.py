@@ -126,10 +126,10 @@ def attention_places(
     return [
         Places(
             count,
-            _units_in("queries", own, count, choice.spec.queries, choice.spec),
-            _units_in("keys", own, count, choice.spec.keys, choice.spec),
+            _units_in("queries", units, count, choice.spec.queries, choice.spec),
+            _units_in("keys", units, count, choice.spec.keys, choice.spec),
         )
-        for own, count in zip(every, counts, strict=True)
+        for units, count in zip(every, counts, strict=True)
     ]
 
 

@@ -27,8 +27,8 @@ def load_ranges(file: File | Path, pooled_dim: int) -> dict[int, Floats]:
     """
     ranges, name = dict[int, Floats](), file.name
     for key, array in plain_arrays(file.read_bytes(), name).items():
-        found = RANGE_NAME.fullmatch(key)
-        width = int(found[1]) if found else 0
+        match = RANGE_NAME.fullmatch(key)
+        width = int(match[1]) if match else 0
         if not 1 <= width <= pooled_dim:
             raise BundleError(
                 f"holds {key!a:.60}; expected int8_d of a width d up to {pooled_dim}", name

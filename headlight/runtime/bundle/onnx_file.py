@@ -110,13 +110,13 @@ def external_data(data: bytes, name: str) -> list[ExternalData]:
     """
     model = _parsed(data, name)
     tables = {node.input[0] for node in model.graph.node if node.op_type == "Gather" and node.input}
-    found = [
+    locations = [
         _reference(tensor, name, initializer=True, table=tensor.name in tables)
         for tensor in model.graph.initializer
         if tensor.data_location == EXTERNAL
     ]
     del model.graph.initializer[:]
-    return found + [
+    return locations + [
         _reference(tensor, name) for tensor in _tensors(model) if tensor.data_location == EXTERNAL
     ]
 

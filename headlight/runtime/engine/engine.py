@@ -95,9 +95,9 @@ class Engine:
         workers_of: dict[GraphRole, Workers] = {"embed": workers}
         if attend:
             workers_of["attend"] = on_all if workers.attend_on_all else narrow
-        for role, own in workers_of.items():
+        for role, role_workers in workers_of.items():
             graph = bundle.manifest.graph(role, provider, precision)
-            self._sessions[role] = open_graph(bundle, graph, provider, precision, own, gpu)
+            self._sessions[role] = open_graph(bundle, graph, provider, precision, role_workers, gpu)
         head = bundle.manifest.head(provider)
         self.head = HeadLayers(
             None
@@ -195,13 +195,13 @@ class Engine:
         try:
             if len(batches) == 1:
                 return self.run(items, wide=alone)
-            found = list(
+            answers = list(
                 self._threads.map(lambda rows: self.run([items[row] for row in rows]), batches)
             )
         finally:
             with self._counting:
                 self._callers -= 1
-        results = dict(zip(itertools.chain(*batches), itertools.chain(*found), strict=True))
+        results = dict(zip(itertools.chain(*batches), itertools.chain(*answers), strict=True))
         return [results[row] for row in range(len(items))]
 
     def _run(self, items: Sequence[EncodeItem], *, wide: bool) -> list[ItemResult]:

@@ -60,10 +60,10 @@ class HeadLayers:
         except Exception as error:  # libraries raise many types, none of them a base of the others
             raise self._faults.of(error) from error
         self._faults.check()  # another thread may have found the device lost meanwhile
-        found = np.concatenate(parts)
-        if not np.isfinite(found).all():
+        logits = np.concatenate(parts)
+        if not np.isfinite(logits).all():
             details = f"role head, {self._title}"
             raise self._faults.judge(NOT_FINITE, details) or NotFinite(
                 logged_message(NOT_FINITE, details)
             )
-        return found
+        return logits

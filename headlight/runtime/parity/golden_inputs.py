@@ -64,14 +64,14 @@ def load_golden(bundle: Bundle) -> tuple[Golden, ...]:
     """
     name = bundle.manifest.golden
     arrays = plain_arrays(bundle.files[name].data, name)
-    found = [
+    inputs = [
         _read(arrays, kind, index, bundle.manifest)
         for kind in ("", MASKED)
         for index in range(sum(key.startswith(f"{kind}ids_") for key in arrays))
     ]
-    if not found or found[0].about:
+    if not inputs or inputs[0].about:
         raise BundleError("does not hold inputs and all their answers", name)
-    return tuple(found)
+    return tuple(inputs)
 
 
 def load_head(bundle: Bundle) -> tuple[Floats, Floats]:
@@ -81,14 +81,14 @@ def load_head(bundle: Bundle) -> tuple[Floats, Floats]:
     """
     manifest = bundle.manifest
     arrays = plain_arrays(bundle.files[manifest.golden].data, manifest.golden)
-    found = [arrays.get(name, np.zeros(0)) for name in ("head_vectors", "head_answers")]
+    heads = [arrays.get(name, np.zeros(0)) for name in ("head_vectors", "head_answers")]
     widths = (manifest.architecture.dim, manifest.architecture.pooled_dim)
     if not all(
-        each.dtype == np.float32 and each.shape == (max(1, len(found[0])), width)
-        for each, width in zip(found, widths, strict=True)
+        each.dtype == np.float32 and each.shape == (max(1, len(heads[0])), width)
+        for each, width in zip(heads, widths, strict=True)
     ):
         raise BundleError("does not hold vectors for the graph head and answers", manifest.golden)
-    return found[0], found[1]
+    return heads[0], heads[1]
 
 
 def short_inputs(golden: tuple[Golden, ...]) -> tuple[Golden, ...]:
@@ -126,27 +126,27 @@ def _read(arrays: Arrays, kind: str, index: int, manifest: Manifest) -> Golden:
     """
     measured = [name for name in MEASURED if name in everything(manifest.architecture)]
     names = ("ids", "segments", "occluded", "left_out", *measured)
-    own = {name: arrays[key] for name in names if (key := f"{kind}{name}_{index}") in arrays}
-    if not {"ids", *measured} <= own.keys():
+    case = {name: arrays[key] for name in names if (key := f"{kind}{name}_{index}") in arrays}
+    if not {"ids", *measured} <= case.keys():
         raise BundleError("does not hold inputs and all their answers", manifest.golden)
-    _check(own, f"{kind}*_{index}", manifest)
-    segments = own.get("segments")
+    _check(case, f"{kind}*_{index}", manifest)
+    segments = case.get("segments")
     return Golden(
-        own["ids"].astype(np.int64),
+        case["ids"].astype(np.int64),
         None if segments is None else segments.astype(np.int64),
-        {name: own[name] for name in measured},
-        (int(own["occluded"]),) if "occluded" in own else (),
-        int(own.get("left_out", 0)),
+        {name: case[name] for name in measured},
+        (int(case["occluded"]),) if "occluded" in case else (),
+        int(case.get("left_out", 0)),
     )
 
 
-def _check(own: Arrays, where: str, manifest: Manifest) -> None:
+def _check(case: Arrays, where: str, manifest: Manifest) -> None:
     """Check that an input's arrays have the types, shapes and values that the manifest allows.
 
     Raises:
         BundleError: they do not.
     """
-    n = own["ids"].size
+    n = case["ids"].size
     every = everything(manifest.architecture)
     shapes: dict[str, tuple[int, ...]] = {
         name: OUTPUTS[name].tensors(every[name], None, n, manifest.architecture)[0].shape
@@ -154,7 +154,7 @@ def _check(own: Arrays, where: str, manifest: Manifest) -> None:
         if name in every
     }
     shapes |= {"ids": (n,), "segments": (n,), "occluded": (), "left_out": ()}
-    for name, array in own.items():
+    for name, array in case.items():
         kind, shape = np.floating if name in MEASURED else np.integer, shapes[name]
         if array.shape != shape or not np.issubdtype(array.dtype, kind):
             have = f"{name} of {where} holds {array.dtype} in the shape {array.shape}"
@@ -166,7 +166,7 @@ def _check(own: Arrays, where: str, manifest: Manifest) -> None:
         "segments": max(1, manifest.architecture.segments),
     }
     for name, count in (counts | {"occluded": n, "left_out": n}).items():
-        array = own.get(name, np.zeros(1))
+        array = case.get(name, np.zeros(1))
         if not (1 <= n <= manifest.max_length and array.min() >= 0 and array.max() < count):
             raise BundleError(f"{name} of {where} is not an input of the manifest", manifest.golden)
 

@@ -83,12 +83,12 @@ class SelfTest:
     def _check(self, golden: Sequence[Golden]) -> None:
         tolerance = self._manifest.tolerance(self._provider, self._precision)
         with self._engine.faults.probing():
-            for found in self.errors(golden):
-                limit = tolerance.limits[OUTPUTS[found.output].tolerance]
-                if not found.error <= limit:
-                    what = f"golden {found.output} {found.about}".rstrip()
-                    far = f"is off by {found.error:.3g} on {self._provider}/{self._precision}"
-                    raise self._wrong(f"{what} {far}, tolerance {limit:.3g}", found.file)
+            for measured in self.errors(golden):
+                limit = tolerance.limits[OUTPUTS[measured.output].tolerance]
+                if not measured.error <= limit:
+                    what = f"golden {measured.output} {measured.about}".rstrip()
+                    far = f"is off by {measured.error:.3g} on {self._provider}/{self._precision}"
+                    raise self._wrong(f"{what} {far}, tolerance {limit:.3g}", measured.file)
             self._check_vocabulary()
             self._check_head()
 

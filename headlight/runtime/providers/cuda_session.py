@@ -112,11 +112,11 @@ def check_cuda(precision: str, gpu: Gpu) -> None:
             f"provider cuda computes in {', '.join(PRECISIONS)}, not in {precision}; "
             "--provider cpu may"
         )
-    found = devices()
-    if not found.count:
-        raise BundleError(f"provider cuda needs a GPU: {found.why}")
-    if gpu.device >= found.count:
-        have = "there is 1" if found.count == 1 else f"there are {found.count}"
+    gpus = devices()
+    if not gpus.count:
+        raise BundleError(f"provider cuda needs a GPU: {gpus.why}")
+    if gpu.device >= gpus.count:
+        have = "there is 1" if gpus.count == 1 else f"there are {gpus.count}"
         raise BundleError(f"--gpu-device is {gpu.device}; {have}, counted from 0")
 
 

@@ -124,11 +124,11 @@ class OpenVinoSession:
             for name, value in feeds.items()
         }
         with (self._wide if wide else self._narrow).run(feeds) as request:
-            found = {name: request.get_tensor(name).data for name in names}
+            results = {name: request.get_tensor(name).data for name in names}
             for name, buffer in buffers.items():
-                np.copyto(buffer, found[name])
-                found[name] = buffer
-            yield found
+                np.copyto(buffer, results[name])
+                results[name] = buffer
+            yield results
 
     def shrink(self, feeds: Arrays) -> None:
         """Do nothing: OpenVINO keeps the memory of its largest batch."""

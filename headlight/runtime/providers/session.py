@@ -59,13 +59,13 @@ def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
             graph.file,
         )
     outputs = session.outputs
-    for what, found, declared in (
+    for verb, actual, declared in (
         ("takes", session.inputs, graph.inputs),
         ("gives", set(outputs), graph.outputs),
     ):
-        if found != set(declared):
+        if actual != set(declared):
             raise BundleError(
-                f"{what} {sorted(found)!a:.200}; the manifest says {sorted(declared)!a:.200}",
+                f"{verb} {sorted(actual)!a:.200}; the manifest says {sorted(declared)!a:.200}",
                 graph.file,
             )
     for name, expected in _shapes(graph.role, manifest.architecture).items():

@@ -109,7 +109,7 @@ def place_all(
     Raises:
         InvalidInput: see `span_items`; names the input. Or the items have too many tokens.
     """
-    choice, found, left = selection["spans"], list[SpanItems](), most_tokens
+    choice, planned, left = selection["spans"], list[SpanItems](), most_tokens
     for at, (value, tokenized, item) in enumerate(zip(values, inputs, items, strict=True)):
         text = value if isinstance(value, str) else None
         try:
@@ -132,8 +132,8 @@ def place_all(
         left -= sum([len(each.ids) for each in work.items])
         if left < 0:
             raise too_many_tokens(most_tokens)
-        found.append(work)
-    return found
+        planned.append(work)
+    return planned
 
 
 def merge(
@@ -156,8 +156,8 @@ def merge(
     if not works:
         return []
     choice, each = works[0].items[0].selection["spans"], iter(results)
-    own = [list(itertools.islice(each, len(work.items))) for work in works]
-    means = [work.means(parts) for work, parts in zip(works, own, strict=True)]
+    answers = [list(itertools.islice(each, len(work.items))) for work in works]
+    means = [work.means(parts) for work, parts in zip(works, answers, strict=True)]
     vectors = np.ascontiguousarray(head(np.concatenate(means))[:, : choice.form.width])
     if normalize if choice.form.unit is None else choice.form.unit:
         if not vectors.any(axis=1).all():
@@ -166,7 +166,7 @@ def merge(
     half = choice.spec.dtype == "float16"
     ends = np.cumsum([len(rows) for rows in means])
     shares = np.split(halve(vectors) if half else vectors, ends[:-1])
-    return [ItemResult(parts[0], spans=share) for parts, share in zip(own, shares, strict=True)]
+    return [ItemResult(parts[0], spans=share) for parts, share in zip(answers, shares, strict=True)]
 
 
 def window_starts(length: int, body: tuple[int, int], max_length: int) -> tuple[list[int], int]:
@@ -207,8 +207,8 @@ def _windows(
     ):
         tokens = np.concatenate([before, np.arange(start, start + room), behind])
         # Tokens before the text stand in front of any window, those behind it at its end.
-        own = spans.tokens[begin:stop]
-        inside = np.searchsorted(tokens, own)
+        span_tokens = spans.tokens[begin:stop]
+        inside = np.searchsorted(tokens, span_tokens)
         begins, ends = np.clip(spans.begins, begin, stop), np.clip(spans.ends, begin, stop)
         places = np.flatnonzero(ends > begins)
         yield (

@@ -33,15 +33,15 @@ def place_spans(
     kind, info = choice.spec.kind, tokenized.info
     if info is None:
         raise RuntimeError("spans were requested without tokens. This is a bug.")
-    own, around = _text_tokens(info, is_text=text is not None)
-    if not len(own):
+    text_tokens, around = _text_tokens(info, is_text=text is not None)
+    if not len(text_tokens):
         raise InvalidInput(SPANS, Reason.ONLY_SPECIAL_TOKENS)
-    starts, ends = np.array(info.starts)[own], np.array(info.ends)[own]
+    starts, ends = np.array(info.starts)[text_tokens], np.array(info.ends)[text_tokens]
     characters: Ids | None = None
     if isinstance(kind, Windows):
         if text is None and tokenized.words is not None:
             raise InvalidInput(SPANS, Reason.NOT_A_SINGLE_TEXT)
-        first, last = _windows(kind, len(own))
+        first, last = _windows(kind, len(text_tokens))
         if text is not None:
             characters = np.stack([starts[first], ends[last - 1]], axis=1)
     elif text is None:
@@ -72,7 +72,9 @@ def place_spans(
                 start=given[at].start,
                 end=given[at].end,
             )
-    spans = SpanTokens(own, first, last, characters, (int(own[0]), int(own[-1]) + 1))
+    spans = SpanTokens(
+        text_tokens, first, last, characters, (int(text_tokens[0]), int(text_tokens[-1]) + 1)
+    )
     spans = dataclasses.replace(spans, body=_body(around, spans.body))
     return _with_special(spans, info, tokenized.left_out) if choice.spec.include_special else spans
 
@@ -90,9 +92,9 @@ def _text_tokens(info: TokenList, *, is_text: bool) -> tuple[Ids, Marks]:
     return np.flatnonzero(~special & ~prompt), around
 
 
-def _body(around: Marks, own: tuple[int, int]) -> tuple[int, int]:
+def _body(around: Marks, text_tokens: tuple[int, int]) -> tuple[int, int]:
     inside = np.flatnonzero(~around)
-    return min(own[0], int(inside[0])), max(own[1], int(inside[-1]) + 1)
+    return min(text_tokens[0], int(inside[0])), max(text_tokens[1], int(inside[-1]) + 1)
 
 
 def _windows(windows: Windows, count: int) -> tuple[Ids, Ids]:

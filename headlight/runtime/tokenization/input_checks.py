@@ -60,7 +60,7 @@ def checked_ids(
     """
     if not 1 <= len(ids) <= manifest.max_length:
         raise InvalidInput("", Reason.IDS, count=len(ids), most=manifest.max_length)
-    found = _checked("", Reason.ID_RANGE, ids, manifest.architecture.vocab_size)
+    numbers = _checked("", Reason.ID_RANGE, ids, manifest.architecture.vocab_size)
     types = None
     if len(segments):
         if not manifest.architecture.segments:
@@ -68,7 +68,7 @@ def checked_ids(
         if len(segments) != len(ids):
             raise InvalidInput("segments", Reason.SEGMENTS, segments=len(segments), ids=len(ids))
         types = _checked("segments", Reason.SEGMENT_RANGE, segments, manifest.architecture.segments)
-    return found, types
+    return numbers, types
 
 
 def list_of_ids(ids: Ids, segments: Ids | None, pieces: tuple[str, ...]) -> TokenList:
@@ -89,18 +89,18 @@ def _checked(field: str, reason: Reason, values: Sequence[int], count: int) -> I
     """
     if isinstance(values, array) and values.typecode == "q":
         # The same memory, as NumPy's int64: OpenVINO refuses `longlong`.
-        found = np.asarray(values).view(np.int64)
+        numbers = np.asarray(values).view(np.int64)
     else:
         try:
-            found = np.fromiter(values, dtype=np.int64, count=len(values))
+            numbers = np.fromiter(values, dtype=np.int64, count=len(values))
         except (OverflowError, TypeError, ValueError):
             raise InvalidInput(field, Reason.NOT_AN_INTEGER) from None
     # As unsigned numbers, negative ones are the largest.
-    if len(found) and found.view(np.uint64).max() >= count:
-        wrong = np.flatnonzero((found < 0) | (found >= count))[0]
+    if len(numbers) and numbers.view(np.uint64).max() >= count:
+        wrong = np.flatnonzero((numbers < 0) | (numbers >= count))[0]
         # The index, not the value: messages are logged, and logs hold nothing of a text.
         raise InvalidInput(field, reason, place=int(wrong), last=count - 1)
-    return found
+    return numbers
 
 
 def truncate(
@@ -141,7 +141,7 @@ def truncate(
         other = min(len(texts[shorter]), room // 2)
     rooms = {shorter: other, 1 - shorter: room - other}
     left = [
-        own[len(own) - rooms[at] :] if truncation in FROM_START else own[: rooms[at]]
-        for at, own in enumerate(texts)
+        ids[len(ids) - rooms[at] :] if truncation in FROM_START else ids[: rooms[at]]
+        for at, ids in enumerate(texts)
     ]
     return np.sort(np.concatenate([np.flatnonzero(stays), *left]))

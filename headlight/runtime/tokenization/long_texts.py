@@ -44,12 +44,12 @@ class Part(NamedTuple):
     value: Value
     before: tuple[int, int] = (0, 0)
 
-    def placed(self, found: Tokenized, whole: Value) -> Tokenized:
+    def placed(self, tokenized: Tokenized, whole: Value) -> Tokenized:
         """Return its tokens as those of the whole input, whose number of tokens is estimated."""
         if self.value is whole:
-            return found
+            return tokenized
         share = _size(whole) / _size(self.value)
-        info = found.info
+        info = tokenized.info
         if info is not None and any(self.before):
             # Only tokens without characters of the text end at 0.
             moved = [
@@ -61,7 +61,9 @@ class Part(NamedTuple):
                 starts=tuple(map(operator.add, info.starts, moved)),
                 ends=tuple(map(operator.add, info.ends, moved)),
             )
-        return found._replace(original_length=round(share * found.original_length), info=info)
+        return tokenized._replace(
+            original_length=round(share * tokenized.original_length), info=info
+        )
 
 
 class LongTexts(NamedTuple):
@@ -138,17 +140,17 @@ class LongTexts(NamedTuple):
         around = np.array(encoding.special_tokens_mask, dtype=np.bool_)
         stays = around | prompt_tokens(encoding, self.before) if self.before else around
         second = np.array([text == 1 for text in encoding.sequence_ids])
-        own = ~stays & (second == bool(at))
-        longer = 2 * int(own.sum()) > int((~stays).sum())
+        of_text = ~stays & (second == bool(at))
+        longer = 2 * int(of_text.sum()) > int((~stays).sum())
         if not longer and self.truncation not in SECOND_ALONE:
             return False  # the other text of the pair may be the longer one
         kept = truncate(stays, second, self.max_length, self.truncation, prompt=bool(self.before))
-        kept = kept[own[kept]]
+        kept = kept[of_text[kept]]
         before = self.before if at == 0 else 0
         text = value if isinstance(value, str) else value[at]
         if self.truncation not in FROM_START:
-            return _ends_before(encoding, own, kept, before + _end_unchanged(text, self.reach))
-        return _begins_behind(encoding, own, kept, before + _start_unchanged(text, self.reach))
+            return _ends_before(encoding, of_text, kept, before + _end_unchanged(text, self.reach))
+        return _begins_behind(encoding, of_text, kept, before + _start_unchanged(text, self.reach))
 
     def _same_prompt(self, value: Value, part: Value, at: int) -> bool:
         """Return whether a prompt has the same tokens before a part as before the whole text.
@@ -193,15 +195,15 @@ def _start_unchanged(text: str, reach: int) -> int:
     return start
 
 
-def _ends_before(encoding: Encoding, own: Ids, kept: Ids, place: int) -> bool:
+def _ends_before(encoding: Encoding, of_text: Ids, kept: Ids, place: int) -> bool:
     """Return whether the kept tokens end before the pre-token of the character at a place."""
-    words, offsets, tokens = encoding.word_ids, encoding.offsets, np.flatnonzero(own)
+    words, offsets, tokens = encoding.word_ids, encoding.offsets, np.flatnonzero(of_text)
     beyond = next((at for at in tokens if offsets[at][1] > place), tokens[-1])
     return len(kept) > 0 and words[kept[-1]] < words[beyond]
 
 
-def _begins_behind(encoding: Encoding, own: Ids, kept: Ids, place: int) -> bool:
+def _begins_behind(encoding: Encoding, of_text: Ids, kept: Ids, place: int) -> bool:
     """Return whether the kept tokens begin behind the pre-token of the character at a place."""
-    words, offsets, tokens = encoding.word_ids, encoding.offsets, np.flatnonzero(own)
+    words, offsets, tokens = encoding.word_ids, encoding.offsets, np.flatnonzero(of_text)
     before = next((at for at in tokens[::-1] if offsets[at][0] <= place), tokens[0])
     return len(kept) > 0 and words[kept[0]] > words[before]

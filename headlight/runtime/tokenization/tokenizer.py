@@ -231,8 +231,8 @@ class Tokenizer:
                     most,
                     self._reach,
                 ).part(value)
-            [found] = self._encode_each([part.value], *options, with_info=with_info)
-            yield finish(part.placed(found, value))
+            [tokenized] = self._encode_each([part.value], *options, with_info=with_info)
+            yield finish(part.placed(tokenized, value))
 
     def _cut(self, value: Value, truncation: Truncation) -> Cut:
         """Return how an input is truncated."""

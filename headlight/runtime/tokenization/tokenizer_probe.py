@@ -81,8 +81,8 @@ def limit_of(
     spellings = Spelled(tokenizer).spellings
     units = units_for(spellings.values())
     readers = (tokenizer, as_plain_text(tokenizer, spellings))
-    found = min(probe(reader.encode, usual, clock, units) for reader in readers)
-    return TokenizerLimit(max_characters=found.characters, worst=found.worst)
+    probed = min(probe(reader.encode, usual, clock, units) for reader in readers)
+    return TokenizerLimit(max_characters=probed.characters, worst=probed.worst)
 
 
 def units_for(spellings: Collection[str]) -> Mapping[str, str]:
@@ -111,9 +111,9 @@ def probe(
         clock: see `limit_of`.
         units: the repeated text of each kind, by the kind's name.
     """
-    found = {kind: _allowed(read, kind, usual, clock, units) for kind in units}
-    worst = min(found, key=lambda kind: found[kind])
-    return Probed(found[worst], worst if found[worst] < usual else NO_KIND)
+    allowed = {kind: _allowed(read, kind, usual, clock, units) for kind in units}
+    worst = min(allowed, key=lambda kind: allowed[kind])
+    return Probed(allowed[worst], worst if allowed[worst] < usual else NO_KIND)
 
 
 def _allowed(

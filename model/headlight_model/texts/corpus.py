@@ -108,12 +108,12 @@ def stdlib_files(root: Path | None = None) -> list[tuple[str, Path]]:
     `root`: None for the running Python's library.
     """
     root = root or Path(sysconfig.get_path("stdlib"))
-    found = []
+    modules = []
     for path in root.rglob("*.py"):
         parts = path.relative_to(root).with_suffix("").parts
         if LEFT_OUT.isdisjoint(parts) and not parts[0].startswith(ONE_PLATFORM):
-            found.append((".".join(part for part in parts if part != "__init__"), path))
-    return sorted(found)
+            modules.append((".".join(part for part in parts if part != "__init__"), path))
+    return sorted(modules)
 
 
 @functools.cache
@@ -136,7 +136,7 @@ def sources() -> tuple[Source, ...]:
 
 def topics() -> list[Source]:
     """Return the language reference that `help()` shows, one text per topic."""
-    found = []
+    sources = []
     for source in files():
         if top_level(source.module) == PROSE_MODULE:
             for node in ast.walk(ast.parse(source.text)):
@@ -145,8 +145,8 @@ def topics() -> list[Source]:
                     and isinstance(node.value, str)
                     and "\n" in node.value
                 ):
-                    found.append(Source(source.module, node.value))
-    return found
+                    sources.append(Source(source.module, node.value))
+    return sources
 
 
 def corpus_sha256() -> str:

@@ -79,7 +79,7 @@ def functions_of(source: Source) -> tuple[Function, ...]:
 
 def parse(source: Source) -> tuple[Function, ...]:
     """Return the functions of one file, those inside classes and other functions too."""
-    found: list[Function] = []
+    functions: list[Function] = []
 
     def visit(node: ast.AST, prefix: str) -> None:
         for child in ast.iter_child_nodes(node):
@@ -88,11 +88,11 @@ def parse(source: Source) -> tuple[Function, ...]:
                 continue
             name = f"{prefix}{child.name}"
             if not isinstance(child, ast.ClassDef):
-                found.append(describe(source, name, child))
+                functions.append(describe(source, name, child))
             visit(child, f"{name}.")
 
     visit(ast.parse(source.text), "")
-    return tuple(sorted(found, key=lambda function: function.first_line))
+    return tuple(sorted(functions, key=lambda function: function.first_line))
 
 
 def describe(source: Source, name: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:

@@ -32,7 +32,7 @@ def first_sentence(docstring: str) -> str:
 def sentences(text: str) -> list[str]:
     """Return all sentences, each on one line, in order. A paragraph also ends a sentence."""
     paragraphs = re.split(r"\n\s*\n", text)
-    found = [
+    parts = [
         " ".join(part.split()) for paragraph in paragraphs for part in SENTENCE_END.split(paragraph)
     ]
-    return [sentence for sentence in found if sentence]
+    return [sentence for sentence in parts if sentence]

@@ -233,15 +233,15 @@ def compute(
     except ExportFailed as error:
         raise Unavailable(str(error)) from None
     cpus = usable_cpus() if cpus is None else cpus
-    found, titles = list[Resources](), list[str]()
-    for own, bundle in models:
-        manifest = Bundle(bundle, own.bundle_sha256).manifest
-        found.append(resources_of(own, manifest, cpus))
+    estimates, titles = list[Resources](), list[str]()
+    for entry, bundle in models:
+        manifest = Bundle(bundle, entry.bundle_sha256).manifest
+        estimates.append(resources_of(entry, manifest, cpus))
         titles.append(
-            f"{manifest.name}: provider {own.provider}, precision {own.precision}, "
-            f"attention {own.attention}"
+            f"{manifest.name}: provider {entry.provider}, precision {entry.precision}, "
+            f"attention {entry.attention}"
         )
-    resources = together(found)
+    resources = together(estimates)
     titles[-1] += f", streams {resources.streams}, threads {resources.threads}"
     return resources, "; ".join(titles)
 

@@ -125,9 +125,9 @@ def _entry(config: Config, table: dict[str, Any]) -> Entry:
             raise ValueError(f"{key} is {text!r:.80}; it {error}") from None
     names = (*values.pop(NAME, ()), *values.pop(ALIASES, ()))
     default = values.pop(DEFAULT, False)
-    own = dataclasses.replace(config, served_model_name=names, **values)
-    own.check_together()
-    return Entry(own, default)
+    merged = dataclasses.replace(config, served_model_name=names, **values)
+    merged.check_together()
+    return Entry(merged, default)
 
 
 def _keys() -> str:

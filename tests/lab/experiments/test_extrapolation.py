@@ -8,7 +8,7 @@ import pytest
 
 from lab.__main__ import unmodelled
 from lab.experiments import extrapolation
-from lab.experiments.extrapolation import LENGTHS, asked, floors
+from lab.experiments.extrapolation import LENGTHS, floors, question_count
 from lab.results import load, rounded
 from lab.tasks import floor
 from lab.training import few_keys
@@ -18,7 +18,7 @@ RESULTS = load(Path(__file__).resolve().parents[3] / "docs/positions")
 
 def test_questions_at_512_tokens_are_too_few_to_measure_a_floor() -> None:
     [training, *_] = extrapolation.trainings(range(1))
-    assert asked(training, 512)["recall"] == 256
+    assert question_count(training, 512)["recall"] == 256
     assert floor(few_keys(training, 512), "recall") > 0.07
     # Of a million questions: 4.88 %.
     assert floors(512)["recall"] == pytest.approx(0.0488, abs=0.0013)

@@ -418,8 +418,8 @@ class Admission:
         # Work that begins at once is tried despite any estimate, so that the rate is learnt.
         if self._begins_at_once is not None and self._begins_at_once(priority):
             return None
-        own = estimate.seconds(tokens)
-        expected = Expected(self._wait(estimate, own, priority), own, remaining_seconds)
+        seconds = estimate.seconds(tokens)
+        expected = Expected(self._wait(estimate, seconds, priority), seconds, remaining_seconds)
         wait = estimate.latest(expected, priority)
         if wait > remaining_seconds:
             raise Shed(
@@ -451,8 +451,8 @@ class Admission:
                 left=f"{remaining_seconds:.2f}",
             )
 
-    def _retry_seconds(self, own: float = 0.0) -> float:
-        """Return the seconds until half the queue is drained, beside `own` seconds of new work.
+    def _retry_seconds(self, seconds: float = 0.0) -> float:
+        """Return the seconds until half the queue is drained, after `seconds` of new work.
 
         After a shorter delay, all refused clients would meet a full queue again. After a longer
         one, the queue could run empty.
@@ -461,7 +461,7 @@ class Admission:
             return FIRST_RETRY_SECONDS
         held, limit = self.tokens.held, self.tokens.limit
         queued = sum([each.seconds(sum(each.queued.values())) for each in self.estimates])
-        return _bounded(own + queued * (1 - limit / 2 / held) if held else own)
+        return _bounded(seconds + queued * (1 - limit / 2 / held) if held else seconds)
 
 
 def _bounded(seconds: float) -> float:

@@ -35,12 +35,12 @@ class Expected(NamedTuple):
 
     Attributes:
         before: work that was admitted earlier and goes first.
-        own: the request's own work.
+        request: the request's work.
         remaining: time until the deadline.
     """
 
     before: float
-    own: float
+    request: float
     remaining: float
 
 
@@ -109,7 +109,9 @@ class WaitEstimate:
 
     def latest(self, expected: Expected, priority: Priority) -> float:
         """Return the seconds in which nearly all such requests end; 0: it runs at once, alone."""
-        return expected.before * self._excess[priority] + expected.own if expected.before else 0.0
+        return (
+            expected.before * self._excess[priority] + expected.request if expected.before else 0.0
+        )
 
     def waited(
         self, expected: Expected, priority: Priority, seconds: float, *, answered: bool
@@ -140,10 +142,10 @@ class Density:
         self._characters = 0.0
 
     def learn(
-        self, inputs: Sequence[Input], sizes: Sequence[int], found: Sequence[Tokenized]
+        self, inputs: Sequence[Input], sizes: Sequence[int], tokenized: Sequence[Tokenized]
     ) -> None:
         """Learn from tokenised inputs of so many characters or ids. A race may lose one update."""
-        sized = zip(inputs, sizes, found, strict=False)
+        sized = zip(inputs, sizes, tokenized, strict=False)
         texts = [(one, size) for value, size, one in sized if not isinstance(value, TokenIds)]
         if texts:
             tokens = sum(max(0, one.original_length - SPECIAL) for one, _ in texts)

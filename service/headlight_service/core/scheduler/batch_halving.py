@@ -57,10 +57,10 @@ def rescued(
 def _halves(run: Encode, items: Sequence[EncodeItem]) -> list[Outcome]:
     middle = len(items) // 2
     halves = (items[:middle], items[middle:])
-    found = [_outcomes(run, half) for half in halves]
-    one_fits = not all(isinstance(outcomes[0], DeviceFull) for outcomes in found)
+    halved = [_outcomes(run, half) for half in halves]
+    one_fits = not all(isinstance(outcomes[0], DeviceFull) for outcomes in halved)
     result: list[Outcome] = []
-    for half, outcomes in zip(halves, found, strict=True):
+    for half, outcomes in zip(halves, halved, strict=True):
         again = one_fits and isinstance(outcomes[0], HostFull) and len(half) > 1
         result += _halves(run, half) if again else outcomes
     return result

@@ -144,10 +144,10 @@ class LaneSet(Generic[T]):
 
     def discard(self, entry: Entry[T]) -> bool:
         """Remove an item, and return whether it was waiting."""
-        found = self._lanes[entry.priority][entry.lane].discard(entry)
-        if found:
+        removed = self._lanes[entry.priority][entry.lane].discard(entry)
+        if removed:
             self._count(entry.priority, entry.lane, -1)
-        return found
+        return removed
 
     def _count(self, priority: Priority, key: LaneKey, items: int) -> None:
         self.waiting[priority] += items
@@ -212,8 +212,8 @@ class LaneSet(Generic[T]):
 
     def _next(self, priority: Priority) -> tuple[LaneKey, Lane[T]]:
         """Return the lane with the oldest item, of the model whose turn it is."""
-        found = [each for each in self._lanes[priority].items() if each[1].count]
-        if len(found) == 1:
-            return found[0]
+        waiting = [each for each in self._lanes[priority].items() if each[1].count]
+        if len(waiting) == 1:
+            return waiting[0]
         virtual = self._shares[priority].virtual
-        return min(found, key=lambda each: (virtual(each[0].model), each[1].oldest.arrived))
+        return min(waiting, key=lambda each: (virtual(each[0].model), each[1].oldest.arrived))

@@ -169,24 +169,24 @@ class Members:
     def __init__(self, entries: Sequence[Entry[Member]]) -> None:
         """Find the requests of a batch's items, in the batch's order."""
         self._entries = entries
-        self._own = own = dict[PendingRequest, int]()  # tokens of each request in the batch
+        self._tokens = tokens = dict[PendingRequest, int]()  # tokens of each request in the batch
         for entry in entries:
             pending = entry.value.pending
-            own[pending] = own.get(pending, 0) + entry.length
+            tokens[pending] = tokens.get(pending, 0) + entry.length
 
     def begun(self) -> None:
         """Record that an engine has the batch."""
-        for pending, tokens in self._own.items():
+        for pending, tokens in self._tokens.items():
             pending.budget.began(tokens)
 
     def ended(self) -> None:
         """Record that the engine no longer has the batch."""
-        for pending, tokens in self._own.items():
+        for pending, tokens in self._tokens.items():
             pending.budget.ended(tokens)
 
     def fail(self, error: Exception) -> list[PendingRequest]:
         """Fail all the requests, and return those to notify."""
-        return [pending for pending in self._own if pending.claim_end(error)]
+        return [pending for pending in self._tokens if pending.claim_end(error)]
 
     def deliver(
         self, outcomes: Sequence[Outcome], begun: float, done: float
@@ -201,7 +201,7 @@ class Members:
             elif not pending.over:
                 pending.results[place] = outcome
                 pending.missing -= 1
-        return over + [pending for pending in self._own if pending.delivered(begun, done)]
+        return over + [pending for pending in self._tokens if pending.delivered(begun, done)]
 
 
 def tell(over: Sequence[PendingRequest]) -> None:

@@ -164,14 +164,14 @@ def _enum_number(value: object, path: str, enum: Any) -> int:
     names = [each.name for each in enum.values if each.number]
     if not isinstance(value, str):
         raise _wrong(path, value, Phrase.STRING_OF, names=", ".join(names))
-    found = enum.values_by_name.get(value)
-    if found is None:
+    member = enum.values_by_name.get(value)
+    if member is None:
         near = difflib.get_close_matches(value[:LONGEST_NAME].upper(), names, 1, 0.3)
         reason = Reason.NO_SUCH_VALUE_NEAR if near else Reason.NO_SUCH_VALUE
         raise InvalidInput(
             path, reason, name=enum.name, near=near[0] if near else "", names=", ".join(names)
         )
-    return int(found.number)
+    return int(member.number)
 
 
 def _wrong(path: str, value: object, kind: Phrase, **args: Argument) -> InvalidInput:

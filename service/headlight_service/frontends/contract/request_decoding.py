@@ -253,9 +253,9 @@ def head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats | 
         field = f"inputs[{at}].head_mask"
         model.check_gives("attention", field)
         if len(value.head_mask.values) != layers * heads:
-            found = len(value.head_mask.values)
+            given = len(value.head_mask.values)
             raise InvalidInput(
-                field, Reason.HEAD_MASK_VALUES, count=found, layers=layers, heads=heads
+                field, Reason.HEAD_MASK_VALUES, count=given, layers=layers, heads=heads
             )
         mask = np.array(value.head_mask.values, dtype=np.float32).reshape(layers, heads)
         # Beyond that range, numbers could overflow, also those of other batch members.

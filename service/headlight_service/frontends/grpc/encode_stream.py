@@ -73,8 +73,8 @@ class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse
             self._live.discard(message.id)
 
 
-def _comparison(request_id: str, found: pb.CompareResponse) -> Iterator[pb.EncodeStreamResponse]:
-    yield pb.EncodeStreamResponse(id=request_id, comparison=found)
+def _comparison(request_id: str, answer: pb.CompareResponse) -> Iterator[pb.EncodeStreamResponse]:
+    yield pb.EncodeStreamResponse(id=request_id, comparison=answer)
 
 
 def _frames(request_id: str, form: StreamForm, answer: Answer) -> Iterator[pb.EncodeStreamResponse]:

@@ -248,11 +248,11 @@ class Connection(HttpToolsProtocol):
     def certificate_names(self) -> list[str]:
         """Return the names of the client's certificate: alternative names, then common names."""
         tls = self.transport.get_extra_info("ssl_object")
-        found = None if tls is None else tls.getpeercert()
-        if not found:
+        certificate = None if tls is None else tls.getpeercert()
+        if not certificate:
             return []
-        names = [value for _, value in found.get("subjectAltName", ())]
-        subject = [pair for group in found.get("subject", ()) for pair in group]
+        names = [value for _, value in certificate.get("subjectAltName", ())]
+        subject = [pair for group in certificate.get("subject", ()) for pair in group]
         return names + [value for key, value in subject if key == "commonName"]
 
     def cut_reader(self) -> None:
@@ -341,8 +341,8 @@ class Connection(HttpToolsProtocol):
             return
         self._problem = problem
         self._stop_clock()
-        own = self._busy and not self.pipeline and self.cycle.more_body  # in its body
-        if not self._busy or (own and not self.cycle.response_started):
+        reading_body = self._busy and not self.pipeline and self.cycle.more_body  # in its body
+        if not self._busy or (reading_body and not self.cycle.response_started):
             self._end_with(problem)
         elif problem is FLOOD:
             log.warning(
@@ -351,7 +351,7 @@ class Connection(HttpToolsProtocol):
             )
             self.door.count("http", "other", problem.status)
             self._close()
-        elif own:
+        elif reading_body:
             self._close()
         else:
             self.flow.pause_reading()

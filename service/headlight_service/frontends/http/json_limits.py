@@ -82,12 +82,12 @@ def parse(body: bytes, limits: JsonSize) -> Any:
         size = measure(body)
         if size.nesting > limits.nesting:
             raise InvalidInput("", Reason.BODY_NESTING, levels=size.nesting, most=limits.nesting)
-        for found, most, reason in (
+        for number, most, reason in (
             (size.lists, limits.lists, Reason.BODY_LISTS),
             (size.values, limits.values, Reason.BODY_VALUES),
         ):
-            if found > most:
-                raise InvalidInput("", reason, count=found, most=most)
+            if number > most:
+                raise InvalidInput("", reason, count=number, most=most)
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:

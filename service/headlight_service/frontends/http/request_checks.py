@@ -73,8 +73,11 @@ def check_origin(headers: Mapping[str, str], accepted: frozenset[str] | None) ->
         return
     origin, host = headers.get("origin"), headers.get("host", "")
     authority = "" if origin is None else origin.rpartition("://")[2].lower()
-    own = origin is None or authority == host.lower() or host_name(authority) in accepted
-    if not own or headers.get("sec-fetch-site", "none").lower() not in ("none", "same-origin"):
+    same_origin = origin is None or authority == host.lower() or host_name(authority) in accepted
+    if not same_origin or headers.get("sec-fetch-site", "none").lower() not in (
+        "none",
+        "same-origin",
+    ):
         raise refused(
             403,
             "the request comes from another site's page (Origin, Sec-Fetch-Site); a service on "
@@ -86,8 +89,8 @@ def check_origin(headers: Mapping[str, str], accepted: frozenset[str] | None) ->
 
 def host_name(host: str) -> str:
     """Return the name or address in a Host header, in lower case, without its port; "": none."""
-    found = HOST.fullmatch(host)
-    return "" if found is None else (found["address"] or found["name"]).lower()
+    match = HOST.fullmatch(host)
+    return "" if match is None else (match["address"] or match["name"]).lower()
 
 
 def is_accepted(host: str, accepted: frozenset[str] | None) -> bool:

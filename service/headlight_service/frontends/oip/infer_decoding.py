@@ -36,8 +36,8 @@ NAMES = {
         for name in ("dimensions", "normalize", "skip_special", "top_k", "min_weight")
     },
     **{
-        f"outputs.attention.{name}": f"parameters.attention_{own}"
-        for name, own in ATTENTION.items()
+        f"outputs.attention.{name}": f"parameters.attention_{field}"
+        for name, field in ATTENTION.items()
     },
     **{
         name: f"parameters.{name}"

@@ -85,15 +85,15 @@ def _inputs(request: oip.ModelInferRequest) -> list[_Input]:
         raise InvalidInput(
             "raw_input_contents", Reason.RAW_ENTRIES, count=len(raw), inputs=len(tensors)
         )
-    found = list[_Input]()
+    inputs = list[_Input]()
     for place, tensor in enumerate(tensors):
         field = field_of(tensor.name, place)
         if "shared_memory_region" in tensor.parameters:
             raise InvalidInput(field, Reason.SHARED_MEMORY)
         if raw and tensor.HasField("contents"):
             raise InvalidInput(field, Reason.CONTENTS_TWICE)
-        found.append(_Input(field, tensor, raw[place] if raw else None))
-    return found
+        inputs.append(_Input(field, tensor, raw[place] if raw else None))
+    return inputs
 
 
 def _texts(each: _Input, model: ServedModel, width: int = 1) -> Sequence[str]:
@@ -204,9 +204,9 @@ def _array(each: _Input, expected: Sequence[int]) -> Ids:
 
 
 def _check_typed(each: _Input, name: str, count: int) -> None:
-    found = len(getattr(each.tensor.contents, name))
-    if found != count:
-        raise InvalidInput(each.field, Reason.TENSOR_CONTENTS, found=found, name=name, count=count)
+    given = len(getattr(each.tensor.contents, name))
+    if given != count:
+        raise InvalidInput(each.field, Reason.TENSOR_CONTENTS, given=given, name=name, count=count)
 
 
 def _check_count(field: str, count: int, model: ServedModel) -> None:

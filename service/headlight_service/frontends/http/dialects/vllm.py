@@ -153,11 +153,11 @@ def _score_request(exchange: Exchange, body: dict[str, Any]) -> _Scoring:
 
 def _cosines(model: ServedModel, body: dict[str, Any], sides: dict[str, list[str]]) -> _Scoring:
     instruction_of(body, model)
-    texts: list[Input] = [text for own in sides.values() for text in own]
+    texts: list[Input] = [text for side in sides.values() for text in side]
     places = [
-        (name,) if len(own) == 1 else (name, at)
-        for name, own in sides.items()
-        for at in range(len(own))
+        (name,) if len(side) == 1 else (name, at)
+        for name, side in sides.items()
+        for at in range(len(side))
     ]
     (_, firsts), (second, _) = sides.items()
     model.check_items(second, len(texts))

@@ -112,8 +112,10 @@ def _texts(values: Any, several: bool) -> list[Input]:
 
 
 def _check_pooling(config: dict[str, Any], model: ServedModel) -> None:
-    asked = optional(config, "pooling_strategy", str, Phrase.TEXT)
-    own = model.runtime.bundle.manifest.pooling
-    if asked and POOLING.get(asked, asked) != own:
-        names = [name for name, ours in POOLING.items() if ours == own] or [own]
-        raise InvalidInput("config.pooling_strategy", Reason.OTHER_POOLING, own=own, name=names[0])
+    requested = optional(config, "pooling_strategy", str, Phrase.TEXT)
+    pooling = model.runtime.bundle.manifest.pooling
+    if requested and POOLING.get(requested, requested) != pooling:
+        names = [name for name, ours in POOLING.items() if ours == pooling] or [pooling]
+        raise InvalidInput(
+            "config.pooling_strategy", Reason.OTHER_POOLING, pooling=pooling, name=names[0]
+        )

@@ -46,7 +46,7 @@ class Refusal(Exception):
 
 def refused(error: HeadlightError) -> Refusal:
     """Return the status of a service for an error, with its reason."""
-    said = grpc_status.refusal(error)
+    said = grpc_status.error_status(error)
     made = Refusal(said.status, said.message, said.trailing_metadata)
     made.field, made.metadata = said.field, dict(said.metadata)
     return made

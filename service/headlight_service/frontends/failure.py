@@ -28,14 +28,14 @@ class Failure(NamedTuple):
     Attributes:
         refusal: what is wrong. A protocol maps its code to a status, and words it.
         retry_after_ms: delay before a retry; None: a retry cannot help, or may be made at once.
-        reason: one of a closed set of names.
+        label: one of a closed set of names; that of the metrics.
         request_id: its id in the log; empty: it is not logged.
         repeats: whether the same request fails again on every replica.
     """
 
     refusal: Refusal
     retry_after_ms: int | None
-    reason: str
+    label: str
     request_id: str = ""
     repeats: bool = False
 

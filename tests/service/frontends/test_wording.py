@@ -16,10 +16,10 @@ from headlight.reasons import Phrase, Reason
 from headlight.refusals import CONTRACT, Edge, Refusal, from_metadata, text_of, to_metadata
 from headlight.wire.status_errors import error_of_status
 from headlight_service.frontends.failure import failure_of
-from headlight_service.frontends.grpc.grpc_status import refusal
+from headlight_service.frontends.grpc.grpc_status import error_status
 from headlight_service.frontends.http.dialects import contract_api, openai, tei, weaviate
 from headlight_service.frontends.http.dialects.home_page import EDGE
-from headlight_service.frontends.http.http_status import refusal_of
+from headlight_service.frontends.http.http_status import error_response
 from headlight_service.frontends.oip import inference_messages as oip
 from headlight_service.frontends.oip.infer_decoding import edge_of
 from headlight_service.frontends.tei.tei_requests import ONE_TEXT, SEVERAL_TEXTS
@@ -142,7 +142,7 @@ ERRORS = [
 
 @pytest.mark.parametrize("error", ERRORS, ids=str)
 def test_a_client_rebuilds_the_refusal(error: HeadlightError) -> None:
-    again = error_of_status(refusal(error).frame)
+    again = error_of_status(error_status(error).frame)
     assert type(again) is type(error)
     assert again.refusal == error.refusal
     assert str(again) == str(error)
@@ -170,7 +170,7 @@ def test_only_the_reason_decides(error: HeadlightError, monkeypatch: pytest.Monk
     assert words in advice(error, parser().parse_args(["embed", "a", "b", "c", "d"]))
     for dialect in (tei, openai, weaviate, contract_api):
         failure = failure_of(error, dict)
-        assert words in refusal_of(failure, dialect.EDGE).message
+        assert words in error_response(failure, dialect.EDGE).message
 
 
 def decisions(error: HeadlightError) -> list[object]:
@@ -179,11 +179,11 @@ def decisions(error: HeadlightError) -> list[object]:
     problem = COMMAND_LINE.problem(error.refusal)
     found: list[object] = [advice(error, arguments).replace(problem, "")]
     for dialect in (tei, openai, weaviate, contract_api):
-        refused = refusal_of(failure_of(error, dict), dialect.EDGE)
+        refused = error_response(failure_of(error, dict), dialect.EDGE)
         response = dialect.encode_error(refused)
         body = response.body.decode().replace(refused.message.replace('"', '\\"'), "")
         found += [response.status, body, refused.field]
-    status = refusal(error, edge=OIP)
+    status = error_status(error, edge=OIP)
     return [*found, status.status, status.field, status.reason, dict(status.metadata)]
 
 

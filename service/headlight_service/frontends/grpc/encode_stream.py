@@ -18,7 +18,7 @@ from headlight_service.frontends.contract.comparison_forms import (
 )
 from headlight_service.frontends.contract.request_decoding import decode_encode
 from headlight_service.frontends.grpc.calls.request_stream import Decoded, RequestStream
-from headlight_service.frontends.grpc.grpc_status import Refusal
+from headlight_service.frontends.grpc.grpc_status import ErrorStatus
 
 MAX_ID_BYTES = 128
 LAST_FRAMES = ("response", "end", "error", "comparison")  # of an answer
@@ -64,7 +64,9 @@ class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse
         messages = functools.partial(_comparison, request.id)
         return Decoded(core_request, form, messages, encode=form.message)
 
-    def failed(self, request: pb.EncodeStreamRequest, refused: Refusal) -> pb.EncodeStreamResponse:
+    def failed(
+        self, request: pb.EncodeStreamRequest, refused: ErrorStatus
+    ) -> pb.EncodeStreamResponse:
         return pb.EncodeStreamResponse(id=request.id, error=refused.frame)
 
     def on_write(self, message: pb.EncodeStreamResponse) -> None:

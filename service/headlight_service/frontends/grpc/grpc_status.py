@@ -58,7 +58,7 @@ class NotServed(Exception):
         self.status = status
 
 
-class Refusal(NamedTuple):
+class ErrorStatus(NamedTuple):
     """Answer to a failed request."""
 
     status: grpc.StatusCode
@@ -125,12 +125,12 @@ class Refusal(NamedTuple):
         return tuple((name, value) for name, value in more.items() if value)
 
 
-def refusal(
+def error_status(
     error: Exception,
     context: Any = None,
     trace: RequestTrace | None = None,
     edge: Edge = CONTRACT,
-) -> Refusal:
+) -> ErrorStatus:
     """Return the answer to a failure. An unexpected error is logged; the client gets only its id.
 
     Args:
@@ -139,7 +139,7 @@ def refusal(
         trace: spans of the request.
         edge: the words of the protocol.
     """
-    refused = _refusal(error, context, trace, edge)
+    refused = _status(error, context, trace, edge)
     if trace is not None:
         trace.refused(refused.status, refused.reason)
     return refused
@@ -154,7 +154,7 @@ def gone(code: grpc.StatusCode, context: Any, trace: RequestTrace | None) -> Non
         )
 
 
-def _refusal(error: Exception, context: Any, trace: RequestTrace | None, edge: Edge) -> Refusal:
+def _status(error: Exception, context: Any, trace: RequestTrace | None, edge: Edge) -> ErrorStatus:
     if (
         isinstance(error, NotImplementedError)
         and context is not None
@@ -162,7 +162,7 @@ def _refusal(error: Exception, context: Any, trace: RequestTrace | None, edge: E
     ):
         # gRPC's generated code answers like this for a method without an implementation.
         problem = refusals.Refusal(Code.INTERNAL, (), Reason.NOT_IMPLEMENTED, {})
-        return Refusal(
+        return ErrorStatus(
             grpc.StatusCode.UNIMPLEMENTED,
             edge.message(problem),
             None,
@@ -171,16 +171,16 @@ def _refusal(error: Exception, context: Any, trace: RequestTrace | None, edge: E
             metadata=refusals.to_metadata(problem),
         )
     if isinstance(error, NotServed):
-        return Refusal(error.status, error.message, None, "unimplemented", "")
+        return ErrorStatus(error.status, error.message, None, "unimplemented", "")
     failed = failure_of(
         error, lambda: about(context, trace), lambda code: STATUS_BY_CODE[code].name
     )
     problem = failed.refusal
-    return Refusal(
+    return ErrorStatus(
         STATUS_BY_CODE[problem.code],
         edge.message(problem),
         failed.retry_after_ms,
-        failed.reason,
+        failed.label,
         edge.name(problem.path) if problem.code is Code.INVALID_INPUT else "",
         failed.request_id,
         failed.metadata,

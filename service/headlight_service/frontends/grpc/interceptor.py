@@ -19,7 +19,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from headlight.errors import InvalidInput, Overloaded, Reason, Unavailable
-from headlight_service.frontends.grpc.grpc_status import Refusal, gone, refusal
+from headlight_service.frontends.grpc.grpc_status import ErrorStatus, error_status, gone
 from headlight_service.frontends.grpc.in_flight_calls import InFlight
 from headlight_service.frontends.grpc.peer_timeouts import Arrivals, has_hung_up, no_more
 from headlight_service.frontends.grpc.transport.call_bridge import Bridge, Handler
@@ -182,7 +182,7 @@ class _Guard:
         if self.probe:
             self.threads.remove_probe()
 
-    def unary(self, call: Call, message: bytes | Missing) -> bytes | Refusal | Missing:
+    def unary(self, call: Call, message: bytes | Missing) -> bytes | ErrorStatus | Missing:
         """Answer a call of one message with one. On the call's thread."""
         try:
             self._let_in(call)
@@ -207,7 +207,7 @@ class _Guard:
         finally:
             self.series.seconds.observe(time.perf_counter() - call.begun)
 
-    async def stream(self, call: Call, messages: bytes | Missing | Messages) -> Refusal | None:
+    async def stream(self, call: Call, messages: bytes | Missing | Messages) -> ErrorStatus | None:
         """Answer a call of one message, or of many, with writes; return its failure."""
         try:
             self._let_in(call)
@@ -282,9 +282,9 @@ class _Guard:
         gone(code, call.context, call.trace)
         self._ended(call, code)
 
-    def _refused(self, call: Call, error: Exception) -> Refusal:
+    def _refused(self, call: Call, error: Exception) -> ErrorStatus:
         """Count a call that failed, and return its status."""
-        refused = refusal(error, call.context, call.trace, call.edge)
+        refused = error_status(error, call.context, call.trace, call.edge)
         self.in_flight.refused(call)
         self._ended(call, refused.status)
         return refused

@@ -12,7 +12,7 @@ is common: connections, limits, TLS, tokens, quotas, deadlines, backpressure, dr
     def routes(door: Door) -> list[Route]:             # called once, at start-up
         return [Route("POST", "/embed", embed), Route("GET", "/health", health, public=True)]
 
-    def encode_error(refusal: Refusal) -> Response:    # errors of its paths, in its form
+    def encode_error(refusal: ErrorResponse) -> Response:    # errors of its paths, in its form
         return json_response({"error": refusal.message}, refusal.status)
 
     async def embed(exchange: Exchange) -> Response:
@@ -36,7 +36,7 @@ is common: connections, limits, TLS, tokens, quotas, deadlines, backpressure, dr
   that of `Pipeline.tokenize`; `await exchange.wait(handle)` is that of any other handle. They fill
   the request, cancel it when the client disconnects or the deadline passes, and give its permits
   back once the response is sent.
-- A handler raises the errors of `headlight.errors`, or `Refused` (`http_status.py`) for a status
+- A handler raises the errors of `headlight.errors`, or `HttpError` (`http_status.py`) for a status
   of its own. The door maps them, logs them and calls `encode_error`. The dialect need not add
   retry headers, `x-request-id` or `connection`.
 - Handlers run on the event loop: they must not block. `exchange.decoded` and `exchange.encoded`

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headlight_service.frontends.http.exchange import ClientGone, Exchange, ReaderStalled, Response
-from headlight_service.frontends.http.http_status import Refused, refused
+from headlight_service.frontends.http.http_status import HttpError, http_error
 from headlight_service.frontends.stall_timeout import ReplyTimeout, allowance
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ async def receive_body(exchange: Exchange, connection: Connection, receive: Rece
     """Return the body of a request. Its bytes are held until `connection.body` is released.
 
     Raises:
-        Refused: it is too large, or did not arrive in time.
+        HttpError: it is too large, or did not arrive in time.
         Shed: too many bytes of requests are held.
         Unavailable: the replica is shutting down.
         ClientGone: the client disconnected.
@@ -43,7 +43,7 @@ async def receive_body(exchange: Exchange, connection: Connection, receive: Rece
             left = max(0.0, begun + allowance(stall_seconds, len(body)) - time.monotonic())
         message = await door.arrival(receive, left)
         if message is None:
-            raise refused(
+            raise http_error(
                 408,
                 f"the request did not arrive within {time.monotonic() - begun:.3g} s; "
                 "send less at once, or ask for a longer --stall-seconds",
@@ -61,8 +61,8 @@ async def receive_body(exchange: Exchange, connection: Connection, receive: Rece
             return bytes(body)
 
 
-def _too_large(most: int) -> Refused:
-    return refused(
+def _too_large(most: int) -> HttpError:
+    return http_error(
         413,
         f"the body has more than {most} bytes; send fewer or shorter inputs per request, "
         "or raise --max-request-bytes",

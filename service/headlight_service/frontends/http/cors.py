@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headlight_service.frontends.http.exchange import Response
-from headlight_service.frontends.http.http_status import Headers, refused
+from headlight_service.frontends.http.http_status import Headers, http_error
 
 ANY = "*"
 PREFLIGHT_SECONDS = 600
@@ -55,10 +55,10 @@ def preflight(
         methods: those of the path.
 
     Raises:
-        Refused: with 403; the origin is not allowed.
+        HttpError: with 403; the origin is not allowed.
     """
     if not is_allowed(request, origins):
-        raise refused(
+        raise http_error(
             403, "the origin of this page is not allowed; name it by --cors-origins", field="origin"
         )
     return Response(

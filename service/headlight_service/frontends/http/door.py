@@ -29,9 +29,9 @@ from headlight_service.frontends.http.exchange import (
     Route,
 )
 from headlight_service.frontends.http.http_status import (
-    Refused,
-    refusal_of,
-    refused,
+    HttpError,
+    error_response,
+    http_error,
     status_of,
 )
 from headlight_service.frontends.http.open_connections import OpenConnections
@@ -112,7 +112,7 @@ class Door:
 
     def encode_error(self, status: int, message: str) -> Response:
         """Return the response to bytes that are no request."""
-        return self._default.encode_error(refused(status, message).refusal)
+        return self._default.encode_error(http_error(status, message).refusal)
 
     def count(self, protocol: str, method: str, status: int) -> None:
         """Count a request that has ended."""
@@ -255,11 +255,11 @@ class Door:
 
     def _refused(self, error: Exception, exchange: Exchange, dialect: Dialect) -> Response:
         """Return the response to a failed request, in the dialect's form."""
-        if isinstance(error, Refused):
+        if isinstance(error, HttpError):
             refusal = error.refusal
         else:
             failure = failure_of(error, exchange.known, status_of)
-            refusal = refusal_of(failure, dialect.EDGE)
+            refusal = error_response(failure, dialect.EDGE)
         response = dialect.encode_error(refusal._replace(request_id=exchange.request_id))
         headers = (*response.headers, *refusal.headers, *refusal.retry_headers)
         return response._replace(headers=headers)
@@ -291,20 +291,20 @@ class Door:
     def _methods(self, path: str) -> dict[str, Route] | None:
         return self._paths.get(path) or self._prefixes.get(path.removesuffix("*"))
 
-    def _unknown(self, exchange: Exchange) -> Refused:
+    def _unknown(self, exchange: Exchange) -> HttpError:
         """Return the error of a request without a route."""
         methods = self._methods(exchange.path)
         if methods is not None:
             allowed = ", ".join(sorted({*methods, *(["HEAD"] if "GET" in methods else [])}))
-            return refused(
+            return http_error(
                 405, f"this path takes {allowed}", reason="method", headers=(("allow", allowed),)
             )
         if exchange.path == "/metrics":
-            return refused(
+            return http_error(
                 404, f"metrics are served on {self.options.metrics_address}, by --metrics"
             )
         hint = self._base_url_hint(exchange.path)
-        return refused(
+        return http_error(
             404, f"there is no such path; {hint}GET /openapi.json lists them", reason="path"
         )
 
@@ -335,4 +335,4 @@ def _reason(error: Exception | None) -> str:
         return ""
     if isinstance(error, ClientGone):
         return "cancelled"
-    return "http" if isinstance(error, Refused) else label_of(error)
+    return "http" if isinstance(error, HttpError) else label_of(error)

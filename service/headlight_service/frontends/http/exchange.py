@@ -20,7 +20,7 @@ from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Request
 from headlight_service.core.tasks.task import AnswerForm, TokensForm
 from headlight_service.frontends.answer_wait import answered
-from headlight_service.frontends.http.http_status import Headers, Refusal
+from headlight_service.frontends.http.http_status import ErrorResponse, Headers
 from headlight_service.frontends.http.json_limits import limits_of, parse
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ class Exchange:
 
 
 Handler = Callable[[Exchange], Awaitable[Response]]
-ErrorEncoder = Callable[[Refusal], Response]
+ErrorEncoder = Callable[[ErrorResponse], Response]
 
 
 class Route(NamedTuple):

@@ -30,7 +30,7 @@ RETRIED = {408, 429, 500, 503}
 Headers = tuple[tuple[str, str], ...]
 
 
-class Refusal(NamedTuple):
+class ErrorResponse(NamedTuple):
     """Answer to a failed request, for a dialect to encode.
 
     Attributes:
@@ -72,18 +72,18 @@ class Refusal(NamedTuple):
         )
 
 
-class Refused(Exception):
+class HttpError(Exception):
     """A refusal of HTTP itself, or of a dialect."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: ErrorResponse) -> None:
         super().__init__(refusal.message)
         self.refusal = refusal
 
 
-def refused(status: int, message: str, **fields: object) -> Refused:
-    """Return the error of a request that is refused with this status; fields: of Refusal."""
+def http_error(status: int, message: str, **fields: object) -> HttpError:
+    """Return the error of a request that is refused with this status; fields: of ErrorResponse."""
     fields.setdefault("repeats", status not in RETRIED)
-    return Refused(Refusal(status, message, **fields))  # type: ignore[arg-type]
+    return HttpError(ErrorResponse(status, message, **fields))  # type: ignore[arg-type]
 
 
 def status_of(code: Code, retry_after_ms: int | None = None) -> int:
@@ -93,7 +93,7 @@ def status_of(code: Code, retry_after_ms: int | None = None) -> int:
     return STATUS_BY_CODE[code]
 
 
-def refusal_of(failure: Failure, edge: Edge = CONTRACT) -> Refusal:
+def error_response(failure: Failure, edge: Edge = CONTRACT) -> ErrorResponse:
     """Return the refusal of a failed request, in the words of a dialect."""
     problem, delay_ms = failure.refusal, failure.retry_after_ms
     status = status_of(problem.code, delay_ms)
@@ -102,11 +102,11 @@ def refusal_of(failure: Failure, edge: Edge = CONTRACT) -> Refusal:
         headers = (("www-authenticate", "Bearer"),)
     if problem.code is Code.UNAVAILABLE:
         headers, delay_ms = (("connection", "close"),), delay_ms or UNAVAILABLE_RETRY_MS
-    return Refusal(
+    return ErrorResponse(
         status,
         edge.message(problem),
         problem.code,
-        failure.reason,
+        failure.label,
         edge.name(problem.path) if problem.code is Code.INVALID_INPUT else "",
         delay_ms,
         failure.repeats or status not in RETRIED,

@@ -6,7 +6,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 
-from headlight_service.frontends.http.http_status import refused
+from headlight_service.frontends.http.http_status import http_error
 
 JSON_TYPE = re.compile(r"application/(?:[a-z0-9.+-]+\+)?json\s*(?:;.*)?", re.IGNORECASE)
 HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[\w.~-]+))(?::\d*)?", re.IGNORECASE)
@@ -15,13 +15,15 @@ NO_HOST = "the request has no Host header; send the name and port that the clien
 
 
 def check_content(headers: Mapping[str, str]) -> None:
-    """Refuse a body that is not plain JSON, by its headers. Raises Refused with 415."""
+    """Refuse a body that is not plain JSON, by its headers. Raises HttpError with 415."""
     kind = headers.get("content-type")
     if kind and not JSON_TYPE.fullmatch(kind):
-        raise refused(415, "Content-Type must be application/json, or absent", field="content-type")
+        raise http_error(
+            415, "Content-Type must be application/json, or absent", field="content-type"
+        )
     coding = headers.get("content-encoding", "identity")
     if coding.lower() not in ("identity", ""):
-        raise refused(
+        raise http_error(
             415,
             "Content-Encoding must be identity, or absent: bodies are not decompressed",
             field="content-encoding",
@@ -39,17 +41,19 @@ def check_host(
         accepted: names besides those of the loopback; None: any Host is accepted.
 
     Raises:
-        Refused: with 421; or with 400 if HTTP/1.1 requires the header, or it names no host.
+        HttpError: with 421; or with 400 if HTTP/1.1 requires the header, or it names no host.
     """
     host = headers.get("host")
     if host is None:
         if http_version != "1.0":
-            raise refused(400, NO_HOST, field="host")
+            raise http_error(400, NO_HOST, field="host")
         return
     if host and not host_name(host):
-        raise refused(400, "Host must be a name or an address, and may have a port", field="host")
+        raise http_error(
+            400, "Host must be a name or an address, and may have a port", field="host"
+        )
     if not is_accepted(host, accepted):
-        raise refused(
+        raise http_error(
             421,
             FOREIGN_HOST,
             field="host",
@@ -67,7 +71,7 @@ def check_origin(headers: Mapping[str, str], accepted: frozenset[str] | None) ->
         accepted: as in `check_host`; None: any origin is accepted, as the listener is no secret.
 
     Raises:
-        Refused: with 403.
+        HttpError: with 403.
     """
     if accepted is None:
         return
@@ -78,7 +82,7 @@ def check_origin(headers: Mapping[str, str], accepted: frozenset[str] | None) ->
         "none",
         "same-origin",
     ):
-        raise refused(
+        raise http_error(
             403,
             "the request comes from another site's page (Origin, Sec-Fetch-Site); a service on "
             "loopback answers programs and its own page. Name a proxy's host by --api-host, a "

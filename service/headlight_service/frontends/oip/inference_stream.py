@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from headlight.refusals import Edge
 from headlight_service.core.requests.answer import Answer
 from headlight_service.frontends.grpc.calls.request_stream import Decoded, RequestStream
-from headlight_service.frontends.grpc.grpc_status import Refusal
+from headlight_service.frontends.grpc.grpc_status import ErrorStatus
 from headlight_service.frontends.oip import inference_messages as oip
 from headlight_service.frontends.oip.infer_decoding import decode_infer, edge_of
 from headlight_service.frontends.oip.tensor_answers import TensorForm
@@ -31,7 +31,7 @@ class InferenceStream(RequestStream[oip.ModelInferRequest, oip.ModelStreamInferR
         return edge_of(request)
 
     def failed(
-        self, request: oip.ModelInferRequest, refused: Refusal
+        self, request: oip.ModelInferRequest, refused: ErrorStatus
     ) -> oip.ModelStreamInferResponse:
         failed = oip.ModelInferResponse(model_name=request.model_name, id=request.id)
         failed.parameters[FINAL].bool_param = True

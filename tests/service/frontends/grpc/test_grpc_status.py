@@ -17,8 +17,8 @@ from headlight_service.frontends.grpc.grpc_status import (
     DETAILS,
     PUSHBACK,
     STATUS_BY_CODE,
-    Refusal,
-    refusal,
+    ErrorStatus,
+    error_status,
 )
 from tests.service.calls import unpacked
 from tests.service.logged import logged
@@ -38,7 +38,7 @@ def make(kind: type[HeadlightError]) -> HeadlightError:
     return ReaderStalled(7) if kind is ReaderStalled else kind("problem")
 
 
-def parts_of(refused: Refusal) -> dict[str, typing.Any]:
+def parts_of(refused: ErrorStatus) -> dict[str, typing.Any]:
     """Return the unpacked details, by their type's name."""
     metadata = dict(refused.trailing_metadata)
     status = Status.FromString(typing.cast(bytes, metadata[DETAILS]))
@@ -59,7 +59,7 @@ def test_every_error_has_a_status_a_reason_and_keeps_its_message(
     kind: type[HeadlightError],
 ) -> None:
     error = make(kind)
-    refused = refusal(error)
+    refused = error_status(error)
     assert refused.status is STATUS_BY_CODE[kind.code]
     assert refused.message == error.message
     assert refused.status not in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.OK)
@@ -71,26 +71,26 @@ def test_every_error_has_a_status_a_reason_and_keeps_its_message(
 
 @pytest.mark.parametrize("shortage", Shortage)
 def test_the_reason_of_a_shed_request_is_the_short_resource(shortage: Shortage) -> None:
-    assert refusal(Shed("problem", shortage)).reason == shortage.value
+    assert error_status(Shed("problem", shortage)).reason == shortage.value
 
 
 def test_a_retry_delay_becomes_pushback_and_retry_info() -> None:
-    refused = refusal(Shed("full", Shortage.QUEUE_TOKENS, 1.2501))
+    refused = error_status(Shed("full", Shortage.QUEUE_TOKENS, 1.2501))
     assert dict(refused.trailing_metadata)[PUSHBACK] == "1251"
     assert parts_of(refused)["RetryInfo"].retry_delay.ToMilliseconds() == 1251
-    assert "RetryInfo" not in parts_of(refusal(Overloaded("too large")))
+    assert "RetryInfo" not in parts_of(error_status(Overloaded("too large")))
 
 
 def test_a_bad_request_names_its_field_in_the_details() -> None:
-    [violation] = parts_of(refusal(InvalidInput("inputs[3].text", "is empty")))[
+    [violation] = parts_of(error_status(InvalidInput("inputs[3].text", "is empty")))[
         "BadRequest"
     ].field_violations
     assert (violation.field, violation.description) == ("inputs[3].text", "is empty")
-    assert "BadRequest" not in parts_of(refusal(InvalidInput("", "cannot be decoded")))
+    assert "BadRequest" not in parts_of(error_status(InvalidInput("", "cannot be decoded")))
 
 
 def test_a_long_message_is_truncated_to_fit_the_trailers() -> None:
-    refused = refusal(InvalidInput("inputs[0]", "x" * 5000))
+    refused = error_status(InvalidInput("inputs[0]", "x" * 5000))
     assert sum(len(value) for _, value in refused.trailing_metadata) < 4096
 
 
@@ -99,7 +99,7 @@ def test_unexpected_errors_leak_nothing(caplog: pytest.LogCaptureFixture) -> Non
         raise ValueError("the caller's secret text in /etc/passwd")
     except ValueError as error:
         with caplog.at_level(logging.ERROR):
-            refused = refusal(error)
+            refused = error_status(error)
     assert refused.status is grpc.StatusCode.INTERNAL
     assert "secret" not in refused.message
     assert b"secret" not in refused.details.SerializeToString()

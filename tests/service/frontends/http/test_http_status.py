@@ -10,16 +10,16 @@ from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.frontends.failure import failure_of
 from headlight_service.frontends.http.http_status import (
     STATUS_BY_CODE,
-    Refusal,
-    refusal_of,
-    refused,
+    ErrorResponse,
+    error_response,
+    http_error,
 )
 
 NEVER = {"x-should-retry": "false"}
 
 
-def of(error: Exception) -> Refusal:
-    return refusal_of(failure_of(error, lambda: {"request_id": "r"}))
+def of(error: Exception) -> ErrorResponse:
+    return error_response(failure_of(error, lambda: {"request_id": "r"}))
 
 
 def test_every_kind_of_failure_has_a_status() -> None:
@@ -70,4 +70,4 @@ def test_statuses_and_retry_headers(error: Exception, status: int, retry: dict[s
     ("status", "retry"), [(404, NEVER), (405, NEVER), (413, NEVER), (415, NEVER), (408, {})]
 )
 def test_refusals_of_http_itself(status: int, retry: dict[str, str]) -> None:
-    assert dict(refused(status, "x").refusal.retry_headers) == retry
+    assert dict(http_error(status, "x").refusal.retry_headers) == retry

@@ -27,7 +27,7 @@ from headlight_service.core.handle import Handle
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.requests.request import Request
 from headlight_service.frontends.answer_wait import done, wake
-from headlight_service.frontends.grpc.grpc_status import Refusal, refusal
+from headlight_service.frontends.grpc.grpc_status import ErrorStatus, error_status
 from headlight_service.frontends.grpc.peer_timeouts import Replies, no_more
 from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGone
 from headlight_service.frontends.stall_timeout import ReplyTimeout
@@ -145,7 +145,7 @@ class RequestStream(Generic[RequestT, ResponseT]):
         """Return the words for a failed request."""
         return self._call.edge
 
-    def failed(self, request: RequestT, refused: Refusal) -> ResponseT | None:
+    def failed(self, request: RequestT, refused: ErrorStatus) -> ResponseT | None:
         """Return the message of a failed request; None: the failure ends the stream."""
         raise NotImplementedError
 
@@ -216,7 +216,7 @@ class RequestStream(Generic[RequestT, ResponseT]):
             if not self._ending:
                 self._ending.append(error.with_traceback(None))
         except Exception as error:
-            refused = refusal(error, self._call.context, trace, self.edge(request))
+            refused = error_status(error, self._call.context, trace, self.edge(request))
             code = refused.status
             if isinstance(error, ReaderStalled):
                 raise  # ends the stream, and with it all other requests of this client

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from headlight_service.core.handle import Handle
 from headlight_service.core.requests.answer import Answer
 from headlight_service.frontends.grpc.calls.request_stream import Decoded, RequestStream
-from headlight_service.frontends.grpc.grpc_status import Refusal
+from headlight_service.frontends.grpc.grpc_status import ErrorStatus
 from headlight_service.frontends.grpc.tei import tei_messages as pb
 from headlight_service.frontends.grpc.tei.tei_decoding import (
     decode_embed,
@@ -39,7 +39,7 @@ class VectorStream(RequestStream[Message, Message]):
 
         return Decoded(decoded, form, messages)
 
-    def failed(self, request: Message, refused: Refusal) -> None:
+    def failed(self, request: Message, refused: ErrorStatus) -> None:
         return None
 
 
@@ -58,7 +58,7 @@ class LabelStream(RequestStream[Message, pb.PredictResponse]):
 
         return Decoded(decoded, form, messages)
 
-    def failed(self, request: Message, refused: Refusal) -> None:
+    def failed(self, request: Message, refused: ErrorStatus) -> None:
         return None
 
 
@@ -76,7 +76,7 @@ class TokenStream(RequestStream[pb.EncodeRequest, pb.EncodeResponse]):
     ) -> Handle[Any]:
         return self._pipeline.tokenize(decoded.request, decoded.form, trace=trace)
 
-    def failed(self, request: pb.EncodeRequest, refused: Refusal) -> None:
+    def failed(self, request: pb.EncodeRequest, refused: ErrorStatus) -> None:
         return None
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import grpc
 
-from headlight_service.frontends.grpc.grpc_status import Refusal
+from headlight_service.frontends.grpc.grpc_status import ErrorStatus
 from headlight_service.frontends.grpc.transport.call_threads import CallThreads
 from headlight_service.frontends.grpc.transport.grpc_call import Call, attempt
 from headlight_service.frontends.grpc.transport.message_queue import Messages, Missing
@@ -35,10 +35,10 @@ class Method(Protocol):
     def leave(self) -> None:
         """Record that the thread of a call has ended."""
 
-    def unary(self, call: Call, message: bytes | Missing) -> bytes | Refusal | Missing:
+    def unary(self, call: Call, message: bytes | Missing) -> bytes | ErrorStatus | Missing:
         """Answer a call of one message with one. On the call's thread; never raises."""
 
-    async def stream(self, call: Call, messages: bytes | Missing | Messages) -> Refusal | None:
+    async def stream(self, call: Call, messages: bytes | Missing | Messages) -> ErrorStatus | None:
         """Answer a call of one message, or of many, with writes; return its failure."""
 
     @property
@@ -121,7 +121,7 @@ class Bridge:
         def take(call: Call, requests: Iterator[bytes]) -> None:
             messages = Messages()
 
-            def then(ending: Refusal | Missing | None) -> None:
+            def then(ending: ErrorStatus | Missing | None) -> None:
                 messages.close()
                 call.finish(ending)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from headlight.refusals import CONTRACT, Edge
-from headlight_service.frontends.grpc.grpc_status import Refusal
+from headlight_service.frontends.grpc.grpc_status import ErrorStatus
 from headlight_service.frontends.grpc.transport.message_queue import Missing
 from headlight_service.telemetry.json_logs import describe
 
@@ -192,9 +192,9 @@ class Call:
         except grpc.RpcError:
             return Missing.GONE
 
-    def finish(self, ending: Refusal | Missing | None) -> None:
+    def finish(self, ending: ErrorStatus | Missing | None) -> None:
         """End a stream with its status; None: OK. Does not wait."""
-        if isinstance(ending, Refusal):
+        if isinstance(ending, ErrorStatus):
             self.context.set_trailing_metadata(ending.trailing_metadata)
             self.context.set_code(ending.status)
             self.context.set_details(ending.message)
@@ -202,7 +202,7 @@ class Call:
             self.context.set_code(grpc.StatusCode.CANCELLED)
         self.send(None)
 
-    def give(self, answer: bytes | Refusal | Missing) -> bytes:
+    def give(self, answer: bytes | ErrorStatus | Missing) -> bytes:
         """Return the answer of a unary call to gRPC, or raise to end it with a status."""
         if isinstance(answer, bytes):
             return answer

@@ -13,7 +13,7 @@ from headlight.extras import remedy
 from headlight_service.frontends.http.dialects.openai import EDGE, encode_error
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route
-from headlight_service.frontends.http.http_status import refused
+from headlight_service.frontends.http.http_status import http_error
 
 __all__ = ["EDGE", "PROTOCOL", "encode_error", "routes"]
 
@@ -72,14 +72,14 @@ def routes(door: Door) -> list[Route]:
 
     async def page(exchange: Exchange) -> Response:
         if not files:
-            raise refused(404, not_installed, reason="path")
+            raise http_error(404, not_installed, reason="path")
         return _response(HTML, "text/html")
 
     async def file(exchange: Exchange) -> Response:
         if not files:
-            raise refused(404, not_installed, reason="path")
+            raise http_error(404, not_installed, reason="path")
         if exchange.rest not in files:
-            raise refused(404, "there is no such file; GET /docs is the page", reason="path")
+            raise http_error(404, "there is no such file; GET /docs is the page", reason="path")
         return files[exchange.rest]
 
     return [

@@ -40,7 +40,7 @@ from headlight_service.frontends.contract.score_forms import LabelsForm, RanksFo
 from headlight_service.frontends.contract.scoring_decoding import decode_classify, decode_rerank
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
-from headlight_service.frontends.http.http_status import Refusal
+from headlight_service.frontends.http.http_status import ErrorResponse
 from headlight_service.frontends.scoring import LABELLING
 
 M = TypeVar("M", bound=Message)
@@ -85,7 +85,7 @@ def routes(door: Door) -> list[Route]:
     ]
 
 
-def encode_error(refusal: Refusal) -> Response:
+def encode_error(refusal: ErrorResponse) -> Response:
     """Return a failure in the contract's terms: those of its Status."""
     error = {
         "code": CODES.get(refusal.status, "INTERNAL"),

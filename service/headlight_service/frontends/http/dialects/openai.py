@@ -23,7 +23,7 @@ from headlight_service.frontends.http.dialects.fields import (
 )
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
-from headlight_service.frontends.http.http_status import Refusal
+from headlight_service.frontends.http.http_status import ErrorResponse
 from headlight_service.frontends.http.json_answers import (
     BASE64,
     DECIMAL,
@@ -63,12 +63,12 @@ def routes(door: Door) -> list[Route]:
     ]
 
 
-def encode_error(refusal: Refusal) -> Response:
+def encode_error(refusal: ErrorResponse) -> Response:
     """Return an error in OpenAI's form, with TEI's beside it."""
     return json_response(error_fields(refusal), refusal.status)
 
 
-def error_fields(refusal: Refusal) -> dict[str, Any]:
+def error_fields(refusal: ErrorResponse) -> dict[str, Any]:
     """Return the body of an error.
 
     Both SDKs read `error`; Milvus' client reads the top-level `message`.

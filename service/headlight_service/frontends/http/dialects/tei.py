@@ -26,7 +26,7 @@ from headlight_service.frontends.http.dialects.fields import (
 )
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
-from headlight_service.frontends.http.http_status import Headers, Refusal, refused
+from headlight_service.frontends.http.http_status import ErrorResponse, Headers, http_error
 from headlight_service.frontends.http.json_answers import JsonForm, lists_of
 from headlight_service.frontends.scoring import LABELLING, SCORES, check_ranks, check_scores, scored
 from headlight_service.frontends.tei.service_info import compute_report, service_info
@@ -83,7 +83,7 @@ def routes(door: Door) -> list[Route]:
     ]
 
 
-def encode_error(refusal: Refusal) -> Response:
+def encode_error(refusal: ErrorResponse) -> Response:
     """Return an error in the form of text-embeddings-inference."""
     if refusal.status == 401:
         return Response(status=401)
@@ -386,11 +386,11 @@ def _check_serves(exchange: Exchange, what: str, *needs: str) -> None:
     model = exchange.door.pipeline.models.get("", *needs)
     if not model.serves(*needs):
         path = TASKS[model.description.task].path
-        raise refused(424, gives_no(model.description, what, f"POST {path}"))
+        raise http_error(424, gives_no(model.description, what, f"POST {path}"))
 
 
 async def _refuse_decoding(exchange: Exchange) -> NoReturn:
-    raise refused(501, NO_DECODING)
+    raise http_error(501, NO_DECODING)
 
 
 def _request(

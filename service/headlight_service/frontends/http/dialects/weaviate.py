@@ -14,7 +14,7 @@ from headlight_service.core.requests.request import Input, Request
 from headlight_service.frontends.http.dialects.fields import optional, outputs_of, reading_of
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
-from headlight_service.frontends.http.http_status import Refusal
+from headlight_service.frontends.http.http_status import ErrorResponse
 from headlight_service.frontends.http.json_answers import JsonForm, lists_of
 
 PROTOCOL = "weaviate"
@@ -33,7 +33,7 @@ def routes(door: Door) -> list[Route]:
     ]
 
 
-def encode_error(refusal: Refusal) -> Response:
+def encode_error(refusal: ErrorResponse) -> Response:
     """Return an error in Weaviate's form; it shows the message to its own clients."""
     return json_response({"error": refusal.message}, refusal.status)
 

@@ -62,16 +62,14 @@ def renamed(weights: Mapping[str, Tensor], names: Mapping[str, str | None]) -> d
         names: from parts of a name to their replacements, applied in this order, in which rows are
             joined, too. None: tensors of such names are left out.
     """
-    parts: dict[str, list[tuple[int, Tensor]]] = {}
+    parts: dict[str, list[tuple[list[int], Tensor]]] = {}
     for name, tensor in weights.items():
-        applied = [at for at, old in enumerate(names) if old in name]
-        new = name
-        for old, replacement in names.items():
-            if old in name and replacement is None:
-                break
-            new = new.replace(old, replacement or "")
-        else:
-            parts.setdefault(new, []).append((applied[0] if applied else -1, tensor))
+        applied = [(at, old, new) for at, (old, new) in enumerate(names.items()) if old in name]
+        ours = name
+        for _, old, new in applied:
+            ours = ours.replace(old, new or "")
+        if all(new is not None for _, _, new in applied):
+            parts.setdefault(ours, []).append(([at for at, _, _ in applied], tensor))
     joined = {}
     for name, tensors in parts.items():
         rows = [tensor for _, tensor in sorted(tensors, key=lambda part: part[0])]

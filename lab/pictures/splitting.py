@@ -16,7 +16,7 @@ from lab.pictures import style
 
 CHECKPOINT = Path(__file__).parents[1] / "checkpoints" / "reverse-learned"
 TEXT = "h e a d l i g h t 0 1 2 3 4 5 a"
-LAYER = 1  # which reverses
+LAYER = 0  # which reverses
 Floats = NDArray[np.float32]
 
 
@@ -70,9 +70,9 @@ def draw_split(path: Path) -> Path:
     count, length, width = parts.queries.shape
     made, grid = style.figure(3, count, height=6.6, share_y=True)
     rows = (
-        (f"queries: [{length}, {count * width}] is\n{count} times [{length}, {width}]", "queries"),
-        (f"weights of the head,\n[{length}, {length}]", "weights"),
-        (f"weights times values, joined\nto [{length}, {count * width}] again", "context"),
+        (f"queries [{length}, {count * width}]:\n{count} of [{length}, {width}]", "queries"),
+        (f"attention weight,\n{count} of [{length}, {length}]", "weights"),
+        (f"weights x values, joined\nto [{length}, {count * width}]", "context"),
     )
     for axes_row, (title, name) in zip(grid, rows, strict=True):
         values = getattr(parts, name)
@@ -90,8 +90,8 @@ def draw_split(path: Path) -> Path:
                 axes.set_xticks((0, width - 1), (str(first), str(last)))
                 axes.set_xlabel("dimension")
             axes.set_yticks(range(length), labels)
-        axes_row[0].set_ylabel(title)
-        made.colorbar(image, ax=axes_row, shrink=0.9)
+        made.colorbar(image, ax=axes_row, shrink=0.9, label=title)
+    made.supylabel("token that looks")
     for head, axes in enumerate(grid[0]):
         axes.set_title(f"head {head}")
     return style.save(made, path)

@@ -235,14 +235,14 @@ def test_heads_are_columns_of_the_queries_whose_weights_and_values_are_joined(
     ids = torch.tensor([vocabulary.encode(splitting.TEXT).ids])
     with torch.inference_mode():
         out = encoder(ids, fused=False)
-        block = encoder.get_submodule("blocks.1")
-        source = block.get_submodule("attention_norm")(out.hidden[1])
+        block = encoder.get_submodule("blocks.0")
+        source = block.get_submodule("attention_norm")(out.hidden[0])
         query, _, value = block.get_submodule("attention.project_in")(source)[0].split(64, dim=-1)
     panels = [
         np.asarray(axes.images[0].get_array()) for axes in figure_of(splitting.draw_split).axes[:12]
     ]
     np.testing.assert_allclose(np.hstack(panels[:4]), query.numpy(), atol=1e-5)
-    np.testing.assert_allclose(np.stack(panels[4:8]), out.attention[1][0].numpy(), atol=1e-6)
+    np.testing.assert_allclose(np.stack(panels[4:8]), out.attention[0][0].numpy(), atol=1e-6)
     for head in range(4):
         expected = panels[4 + head] @ value[:, 16 * head : 16 * head + 16].numpy()
         np.testing.assert_allclose(panels[8 + head], expected, atol=1e-5)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -34,13 +35,14 @@ STEP = 6  # heads that are removed at once
 ORDERS = 3  # random ones
 ENOUGH = 0.9  # share of the nearest texts
 LENGTH = 46  # tokens of the texts that two rules judge
+CUT: Literal["end"] = "end"  # a text of many signs has more tokens than the model takes
 SHIPPED = ("docs-rope", "docs-sinusoidal")
 
 
 def kinds_rows(name: str, runtime: Runtime, texts: Sequence[str]) -> list[str]:
     """Return rows of a table: the kinds of early, middle and deep heads."""
     rows = []
-    for group in by_layer(analyse(runtime, texts).heads):
+    for group in by_layer(analyse(runtime, texts, truncate=CUT).heads):
         counts = " | ".join(str(group.kinds.get(kind, 0)) for kind in KINDS)
         means = group.statistics
         rows.append(
@@ -77,11 +79,11 @@ def kept(whole: Floats, without: Floats) -> float:
 def pruned(runtime: Runtime, texts: Sequence[str], order: Sequence[int]) -> list[float]:
     """Return what is kept with 0, STEP, 2 STEP, ... heads removed in an order."""
     described = runtime.model()
-    whole, shares = runtime.encode(texts), []
+    whole, shares = runtime.encode(texts, truncate=CUT), []
     for count in range(0, len(order), STEP):
         mask = np.ones(described.layers * described.heads, np.float32)
         mask[list(order[:count])] = 0
-        without = runtime.encode(texts, head_mask=mask.reshape(-1, described.heads))
+        without = runtime.encode(texts, head_mask=mask.reshape(-1, described.heads), truncate=CUT)
         shares.append(kept(whole, without))
     return shares
 
@@ -118,7 +120,7 @@ def main() -> None:
     for shipped in SHIPPED:
         rows += kinds_rows(shipped, Runtime(options.shipped / shipped), texts[:TEXTS])
     deviation, ours, heads = rule(runtime, texts)
-    moved = analyse(runtime, texts[:TEXTS], ablate=True).importance
+    moved = analyse(runtime, texts[:TEXTS], ablate=True, truncate=CUT).importance
     assert moved is not None
     curves = {
         order: [pruned(runtime, texts[TEXTS:], each) for each in removals]

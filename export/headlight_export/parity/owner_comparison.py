@@ -125,7 +125,7 @@ def _message(
     if not likely:
         return f"{first}; no usual cause explains it, see {REMEDIES}"
     most = likely[0][0]
-    best = [cause.text for after, cause in likely if after == most][:MOST_CAUSES]
+    best = [*dict.fromkeys(cause.text for after, cause in likely if after == most)][:MOST_CAUSES]
     reach = "all agrees" if most == len(names) else f"all before {names[most]} agrees"
     return f"{first}; {reach} if {', or '.join(best)}"
 

@@ -132,7 +132,9 @@ def test_the_first_stage_that_differs_is_named_with_its_cause(
     ours = checkpoint()
     with pytest.raises(Disagreement, match=f"^{stage} differ by") as caught:
         against_owner(Owner(ours, **differences), ours, NO_ERROR)
-    assert f"; all agrees if {cause}" in str(caught.value)
+    message = str(caught.value)
+    assert f"; all agrees if {cause}" in message
+    assert message.count(cause) == 1
 
 
 def test_positions_in_each_block_agree_once_the_config_says_so() -> None:

@@ -57,8 +57,8 @@ def rule(runtime: Runtime, texts: Sequence[str]) -> tuple[int, int, int]:
 
     Of the first LENGTH tokens of each text, those that most texts call so.
     """
-    cut = [tokens.ids[:LENGTH] for tokens in runtime.tokenize(texts)]
-    cut = [np.asarray(ids, np.int64) for ids in cut if len(ids) == LENGTH]
+    tokenized = (tokens.ids[:LENGTH] for tokens in runtime.tokenize(texts))
+    cut = [np.array(ids, np.int64) for ids in tokenized if len(ids) == LENGTH]
     judged = np.mean([called_uniform(runtime.attend(ids).weights) for ids in cut], axis=0)
     ours = classify(runtime.attention(cut, AttentionSpec(reduce=("statistics",))))
     return int((judged > 0.5).sum()), sum(head.kind == "uniform" for head in ours), judged.size

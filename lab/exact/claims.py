@@ -109,7 +109,7 @@ def product_variance(width: int) -> float:
 def head_rank(heads: int) -> int:
     """Return the rank of W_q^T W_k of one of several heads: of all scores that it can give."""
     config = schemes.config("none", heads=heads)
-    rows = MultiHeadAttention(config, 0).project_in.weight.split(config.dim)
+    rows = torch.split(MultiHeadAttention(config, 0).project_in.weight, config.dim)
     query, key = (matrix[: config.head_dim] for matrix in rows[:2])
     return int(torch.linalg.matrix_rank(query.T @ key))
 

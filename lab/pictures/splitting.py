@@ -58,7 +58,7 @@ def heads() -> Heads:
         hook.remove()
     queries = seen["projected"][0, :, : encoder.config.dim]
     apart = (
-        values.unflatten(-1, (encoder.config.heads, -1)).transpose(0, 1).numpy()
+        values.view(len(values), encoder.config.heads, -1).transpose(0, 1).numpy()
         for values in (queries, seen["context"][0])
     )
     return Heads(next(apart), weights.numpy(), next(apart))

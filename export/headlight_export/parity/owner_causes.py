@@ -6,6 +6,7 @@ If the encoder with a cause computes what the owner's model does, the cause is l
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 from collections.abc import Callable, Iterator
@@ -127,11 +128,15 @@ def _of_places(encoder: Encoder) -> Iterator[Cause]:
         Cause(
             f"its first token has position {first}",
             encoder,
-            # Numbers beyond the table would be refused; so long a text then differs.
-            lambda ids, first=first: (torch.arange(ids.shape[1]) + first).clamp(max=last)[None],
+            functools.partial(_places_from, first, last),
         )
         for first in (1, 2)
     )
+
+
+def _places_from(first: int, last: int, ids: Tensor) -> Tensor:
+    """Return positions [1, S] that begin at `first`; those beyond the table are its `last`."""
+    return (torch.arange(ids.shape[1]) + first).clamp(max=last)[None]
 
 
 def _parts(state: State, place: str, config: EncoderConfig) -> Iterator[tuple[str, list[Tensor]]]:
@@ -139,7 +144,7 @@ def _parts(state: State, place: str, config: EncoderConfig) -> Iterator[tuple[st
     widths = [heads * config.head_dim for heads in (config.heads, *(config.key_heads,) * 2)]
     for name in (f"{place}in.weight", f"{place}in.bias"):
         if name in state:
-            yield name, list(state[name].split(widths))
+            yield name, list(torch.split(state[name], widths))
 
 
 def _transposed(state: State, place: str, config: EncoderConfig) -> None:

@@ -95,7 +95,7 @@ class Owner(nn.Module):
         angles = torch.arange(heads.shape[2])[:, None] * 10000 ** (
             -torch.arange(0, width, 2) / width
         )
-        pairs = torch.view_as_complex(heads.unflatten(-1, (-1, 2)).contiguous())
+        pairs = torch.view_as_complex(heads.reshape(*heads.shape[:3], -1, 2).contiguous())
         return torch.view_as_real(pairs * torch.polar(torch.ones(1), angles)).flatten(-2)
 
 
@@ -144,7 +144,7 @@ def test_positions_in_each_block_agree_once_the_config_says_so() -> None:
 
 def test_an_order_of_norms_that_differs_is_a_cause() -> None:
     owner = checkpoint()
-    changed = {"norm": "pre", "first_norm": True, "final_norm": False}
+    changed: dict[str, Any] = {"norm": "pre", "first_norm": True, "final_norm": False}
     ours = Encoder(dataclasses.replace(owner.config, **changed)).eval()
     ours.load_state_dict(owner.state_dict())
     with pytest.raises(

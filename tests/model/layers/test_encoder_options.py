@@ -52,7 +52,8 @@ def test_positions_of_every_layer_are_added_to_the_input_of_each_block(
         {k: v for k, v in model.state_dict().items() if not k.startswith("positions.")}
     )
     if positions == "learned":
-        tables = model.positions.get_parameter("table.weight").split(16, dim=1)  # one of each layer
+        # Those of the layers, side by side.
+        tables = torch.split(model.positions.get_parameter("table.weight"), 16, dim=1)
     else:
         tables = (positional_encoding(64, 16),) * 3
     x = bare.embedding_project(bare.embedding_norm(bare.embedding(IDS)))

@@ -16,7 +16,7 @@ import torch
 
 from lab import tasks
 from lab.exact import claims, properties
-from lab.experiments import extrapolation, head_cost, scaling, variants
+from lab.experiments import extrapolation, head_cost, reading_cost, scaling, variants
 from lab.experiments.reversal import LENGTH
 from lab.page.page import write
 from lab.pictures import attention, encodings, measured, pruning
@@ -56,6 +56,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         **run_all(jobs, QUICK if options.quick else CHECKPOINTS, again=options.again),
         "properties": [dataclasses.asdict(row) for row in properties.measure()],
         "head_cost": head_cost.measure(quick=options.quick),
+        "reading_cost": reading_cost.measure(quick=options.quick),
         "about": {
             "seeds": list(seeds),
             "quick": options.quick,

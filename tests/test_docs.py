@@ -25,7 +25,7 @@ OWN_INSTALL = re.compile(
     r"pip install\s+(?:-\S+\s+)*['\"]?(headlight[-_]serving|dist/|\.[\s\[`'\"])"
 )
 # Figures are put into their lines.
-GENERATED = ("positions.md", "reliability.md", "uniform-rule.md")
+GENERATED = ("positions.md", "real-heads.md", "reliability.md", "uniform-rule.md")
 FENCE = re.compile(r"^ *```.*?^ *```[^\n]*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)

@@ -95,27 +95,18 @@ CONFIG = EncoderConfig(
     trained_length=LENGTH, max_length=LENGTH,
 )  # fmt: skip
 
-RENAMED = {
+NAMES = {
+    "words": "embedding",
+    # The rows of Q, K and V are joined in this order.
+    **dict.fromkeys(("attention.W_q", "attention.W_k", "attention.W_v"), "attention.project_in"),
     "attention.W_o": "attention.project_out",
     "norm_1": "attention_norm",
     "expand": "feed_forward.up",
     "contract": "feed_forward.down",
     "norm_2": "feed_forward_norm",
+    "head": None,
 }
 
 
-def our_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return the weights of the encoder under Headlight's names."""
-    theirs = model.state_dict()
-    ours = {"embedding.weight": theirs["words.weight"]}
-    for block in (f"blocks.{layer}" for layer in range(LAYERS)):
-        for part in ("weight", "bias"):
-            joined = [theirs[f"{block}.attention.W_{matrix}.{part}"] for matrix in "qkv"]
-            ours[f"{block}.attention.project_in.{part}"] = torch.cat(joined)
-            for old, new in RENAMED.items():
-                ours[f"{block}.{new}.{part}"] = theirs[f"{block}.{old}.{part}"]
-    return ours
-
-
 if __name__ == "__main__":
-    sys.exit(run(Reverser, CONFIG, our_weights))
+    sys.exit(run(Reverser, CONFIG, NAMES))

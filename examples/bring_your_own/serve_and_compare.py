@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import argparse
 import string
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +18,13 @@ import tokenizers
 import torch
 from safetensors.torch import save_file
 from tokenizers import models, pre_tokenizers
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from examples.served import served
 from headlight import Client
+from headlight_export.writer.bundle_writer import export_checkpoint
+from headlight_model.checkpoint import renamed
 from headlight_model.config import EncoderConfig
 
 SYMBOLS = ("[PAD]", "[UNK]", *string.ascii_lowercase)
@@ -36,16 +36,14 @@ TOLERANCE = 2e-5
 SHOWN = "transformers"  # 12 letters
 
 
-def run(
-    build: Callable[[], Any], config: EncoderConfig, our_weights: Callable[[nn.Module], Any]
-) -> int:
+def run(build: Callable[[], Any], config: EncoderConfig, names: Mapping[str, str | None]) -> int:
     """Train, export, serve and compare a model. Return the exit code: 1 if parity fails.
 
     Args:
         build: makes the model. Called with ids, the model returns token vectors; `attention` and
             `head` are as in the examples.
         config: its architecture in Headlight's words.
-        our_weights: returns its tensors under Headlight's names.
+        names: Headlight's names of its tensors; see `renamed`.
     """
     made = argparse.ArgumentParser(description="Train, export, serve and compare with PyTorch.")
     made.add_argument("--steps", type=int, default=1500, help="of training, 1 or more (1500)")
@@ -58,9 +56,10 @@ def run(
     torch.set_num_threads(1)  # more only slow down so small a model
     model = build()
     train(model, arguments.steps)
-    write_checkpoint(checkpoint, config, our_weights(model))
-    export = ("export", str(checkpoint), "--out", str(bundle))
-    subprocess.run([sys.executable, "-m", "headlight", *export], check=True)
+    write_checkpoint(checkpoint, config, renamed(model.state_dict(), names))
+    # Compared block by block before the bundle is written: `--check-against` of the command.
+    exported = export_checkpoint(checkpoint, bundle, check_against=model)
+    print(", ".join(f"{stage} {error:.1e}" for stage, error in exported.owner.items()))
     with served(bundle) as target, Client(target) as client:
         return 0 if compare(model, client) else 1
 

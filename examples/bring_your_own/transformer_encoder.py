@@ -59,7 +59,7 @@ CONFIG = EncoderConfig(
     trained_length=LENGTH, max_length=LENGTH,
 )  # fmt: skip
 
-RENAMED = {
+NAMES = {
     "words.": "embedding.",
     "encoder.layers.": "blocks.",
     "self_attn.in_proj_": "attention.project_in.",
@@ -68,21 +68,9 @@ RENAMED = {
     "linear2.": "feed_forward.down.",
     "norm1.": "attention_norm.",
     "norm2.": "feed_forward_norm.",
+    "head.": None,
 }
 
 
-def renamed(name: str) -> str:
-    """Return Headlight's name of a tensor."""
-    for old, new in RENAMED.items():
-        name = name.replace(old, new)
-    return name
-
-
-def our_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return the weights of the encoder under Headlight's names, without the head."""
-    theirs = model.state_dict()
-    return {renamed(name): theirs[name] for name in theirs if not name.startswith("head.")}
-
-
 if __name__ == "__main__":
-    sys.exit(run(Reverser, CONFIG, our_weights))
+    sys.exit(run(Reverser, CONFIG, NAMES))

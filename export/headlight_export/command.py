@@ -8,7 +8,7 @@ import dataclasses
 import errno
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from headlight.command_parser import CommandParser, examples_text
@@ -22,6 +22,7 @@ from headlight_export.folders.model_folder import Refused
 from headlight_export.folders.origin import Origin, check_settings, read_origin
 from headlight_export.hub.hub_download import download
 from headlight_export.hub.hub_errors import HubUnavailable
+from headlight_export.parity.owner_comparison import TOKENS, load_owner
 from headlight_export.parity.parity_report import table
 from headlight_export.parity.transformers_comparison import Compared, Disagreement
 from headlight_export.precision.conversion import PRECISIONS
@@ -36,6 +37,7 @@ OUT = "--out; for headlight serve: HEADLIGHT_CACHE"
 EXAMPLES = (
     "headlight export sentence-transformers/all-MiniLM-L6-v2 --out minilm",
     "headlight export ./my-model --out my-bundle --pooling mean --precision bf16",
+    "headlight export ./my-checkpoint --out my-bundle --check-against my_model:trained",
 )
 
 
@@ -118,6 +120,7 @@ def _report(result: Exported) -> None:
         why = f"; more {limit.worst} would take too long" if limit.worst != NO_KIND else ""
         print(f"\ntexts of up to {limit.max_characters:,} characters are read{why}")
     _report_peer(result.transformers)
+    _report_owner(result.owner)
     print("\nlargest distance from PyTorch (tokens and hidden: over max(1, RMS of the row))\n")
     print(table(result.rows, result.own_error))
     if result.quality:
@@ -138,6 +141,14 @@ def _report_peer(compared: Compared) -> None:
         print(f"\nour PyTorch against transformers {compared.version}: {errors}")
     if compared.why_not:
         print(f"\nnot compared with transformers: {compared.why_not}")
+
+
+def _report_owner(errors: Mapping[str, float]) -> None:
+    if errors:
+        stages = ", ".join(f"{stage} {error:.1e}" for stage, error in errors.items())
+        print(f"\nour PyTorch against your model, without padding: {stages}")
+    if [*errors] == [TOKENS]:
+        print("blocks not compared: it has no ModuleList or Sequential of its blocks alone")
 
 
 def command_parser() -> argparse.ArgumentParser:
@@ -234,6 +245,14 @@ def _add_bundle(parser: argparse.ArgumentParser) -> None:
         "--version",
         help="version that clients see; default: the first 12 digits of the SHA-256 of the weights",
     )
+    group.add_argument(
+        "--check-against",
+        metavar="MODULE:FUNCTION",
+        help=(
+            "also compare each block with your own model: FUNCTION returns the nn.Module, which "
+            "maps ids [B, S] to token vectors; its code is run"
+        ),
+    )
     group.add_argument("--quiet", action="store_true", help="show only the steps, no report")
 
 
@@ -306,6 +325,7 @@ def _is_on_hub(model: str) -> bool:
 
 
 def _export(options: argparse.Namespace) -> Exported:
+    owner = None if options.check_against is None else load_owner(options.check_against)
     progress = Lines(_steps(options))
     try:
         origin = read_model(options, progress, options.precision)
@@ -322,6 +342,7 @@ def _export(options: argparse.Namespace) -> Exported:
             texts=options.texts,
             calibration=options.calibration,
             keep_nearest=options.keep_nearest,
+            check_against=owner,
             progress=progress,
         )
     finally:

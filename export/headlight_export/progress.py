@@ -18,6 +18,7 @@ TRACING, COMPARING = "tracing the graph", "comparing the bundle with PyTorch"
 STEPS = (READING, TOKENIZER, FLOAT64, PEER, TRACING, COMPARING)
 # Steps of some.
 DOWNLOAD, RANGES, VARIANTS = "downloading", "calibrating int8 vectors", "measuring the precisions"
+OWNER = "comparing blocks with your model"  # a detail of PEER
 SENTENCES = "comparing texts with sentence-transformers"
 
 

@@ -22,6 +22,7 @@ from headlight.spec import STATISTICS
 Doubles = NDArray[np.float64]
 Pattern = Literal["same", "bracket", "punctuation", "rare"]
 Kind = Literal["self", "previous", "next", "delimiter", "uniform", "other"] | Pattern
+KINDS: tuple[Kind, ...] = ("self", "previous", "next", "delimiter", "uniform", "other")
 # The deciding statistic of each kind. The first wins a tie.
 DECIDES: Mapping[Kind, str] = {
     "self": "self",

@@ -6,23 +6,33 @@ The page quotes them in its table of errors.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+import tokenizers
 import torch
 from torch import Tensor, nn
 
+from headlight_model.layers.attention import MultiHeadAttention
 from headlight_model.layers.block import FeedForward
+from headlight_model.positions.position_schemes import Rope
 from headlight_model.positions.sinusoidal import positional_encoding
 from lab import schemes
 from lab.exact.properties import random_encoder
 from lab.pictures.sinusoids import wavelengths
 
 DIM, LENGTH = 64, 10
+COPIED = 6  # tokens of the tutorial's copy task
 WIDTHS = (64, 256, 1024)
 NETWORKS = 12
 SAMPLES = 4096
 PAIRS = (0, 16, 32, 48, 63)  # of WAVES dimensions
 WAVES = 128
+STEPS = 128  # from a position to the next
+OFFSET = 40  # positions
+TABLE = 512  # rows
+EMPHASIS = ("SHE stole my book", "she STOLE my book")
+VOCABULARY = Path("model/headlight_model/checkpoints/docs-rope/tokenizer.json")
 CALLED_UNIFORM = 0.15  # standard deviation of a row, below which a tutorial calls a head uniform
 
 
@@ -42,8 +52,19 @@ def measure() -> dict[str, str]:
             "worked_row": listed(positional_encoding(2, 4)[1].tolist(), "{:.5f}"),
             "measured_waves": listed([waves[pair] for pair in PAIRS], "{:,.1f}"),
             "uniform_from": str(uniform_from()),
-            "transposed_error": refusal(32, LENGTH),
-            "masked_rows": "NaN" if masked_softmax().isnan().all() else "numbers",
+            "transposed_error": error_of(lambda: transposed(zeros(32, COPIED), zeros(COPIED)[0])),
+            "product_variance": listed([product_variance(width) for width in WIDTHS], "{:,.0f}"),
+            "scores_variance": listed(
+                [product_variance(width) / width for width in WIDTHS], "{:.1f}"
+            ),
+            "ranks": listed([float(head_rank(heads)) for heads in (1, 8)], "{:.0f}"),
+            "added_to_embeddings": listed([added(name) for name in ("rope", "alibi")], "{:.0f}"),
+            "emphasis": "the same ids" if same_ids(*EMPHASIS) else "other ids",
+            "sine_falls": f"{100 * sine_falls():.0f}",
+            "offset_ignored": f"{offset_ignored():.1f}",
+            "ended_error": error_of(lambda: zeros(1, TABLE + 1) + zeros(TABLE)[0][: TABLE + 1]),
+            "unsliced_error": error_of(lambda: zeros(1, LENGTH) + zeros(TABLE)[0]),
+            "double_error": error_of(lambda: nn.Linear(DIM, DIM)(zeros(1, LENGTH).double())),
         }
 
 
@@ -65,13 +86,66 @@ def transposed(x: Tensor, table: Tensor) -> Tensor:
     return x + rows.transpose(0, 1)  # [S, 1, D]
 
 
-def refusal(batch: int, length: int) -> str:
-    """Return PyTorch's message about `transposed` for this batch; "" if there is none."""
+def zeros(*shape: int) -> Tensor:
+    """Return vectors [*shape, DIM], or a table [1, rows, DIM] of `shape` rows."""
+    return torch.zeros(*shape, DIM) if shape[1:] else torch.zeros(1, *shape, DIM)
+
+
+def error_of(compute: Callable[[], Tensor]) -> str:
+    """Return PyTorch's message if it refuses a computation, else ""."""
     try:
-        transposed(torch.zeros(batch, length, DIM), torch.zeros(length, DIM))
+        compute()
     except RuntimeError as error:
         return str(error)
     return ""
+
+
+def product_variance(width: int) -> float:
+    """Return the variance of dot products of vectors with standard normal entries."""
+    one, other = torch.randn(2, SAMPLES, width)
+    return float((one * other).sum(1).var())
+
+
+def head_rank(heads: int) -> int:
+    """Return the rank of W_q^T W_k of one of several heads: of all scores that it can give."""
+    config = schemes.config("none", heads=heads)
+    rows = torch.split(MultiHeadAttention(config, 0).project_in.weight, config.dim)
+    query, key = (matrix[: config.head_dim] for matrix in rows[:2])
+    return int(torch.linalg.matrix_rank(query.T @ key))
+
+
+def added(scheme: str) -> float:
+    """Return the largest number that a scheme adds to embeddings."""
+    encoder, ids = random_encoder(scheme), torch.arange(LENGTH)[None]
+    return float((encoder(ids).hidden[0] - encoder.embedding(ids)).abs().max())
+
+
+def same_ids(one: str, other: str) -> bool:
+    """Return whether the shipped tokenizer reads two texts alike."""
+    tokenizer = tokenizers.Tokenizer.from_file(str(VOCABULARY))
+    return bool(tokenizer.encode(one).ids == tokenizer.encode(other).ids)
+
+
+def sine_falls() -> float:
+    """Return the share of steps from a position to the next at which the first sine falls."""
+    sines = positional_encoding(STEPS + 1, DIM)[:, 0]
+    return float((sines.diff() < 0).float().mean())
+
+
+def offset_ignored() -> float:
+    """Return the largest change of the scores of a query if its rotary offset is ignored.
+
+    Its keys were rotated before, as in a cache: at positions 0 .. OFFSET - 1.
+    """
+    rope = schemes.positions("rope", dim=DIM, heads=1)
+    assert isinstance(rope, Rope)
+    query, keys = torch.randn(1, 1, 1, DIM), torch.randn(1, 1, OFFSET, DIM)
+    cached = rope.rotate(keys, rope.prepare(torch.arange(OFFSET)[None]))
+    right, wrong = (
+        rope.rotate(query, rope.prepare(torch.tensor([[place]]))) @ cached.transpose(-1, -2)
+        for place in (OFFSET, 0)
+    )
+    return float((right - wrong).abs().max() / math.sqrt(DIM))
 
 
 def scaled_variance(width: int) -> float:
@@ -119,8 +193,3 @@ def greatest_deviation(count: int) -> float:
     most 1/n - 1/n² = (1/n)(1 - 1/n). The same holds for one row.
     """
     return math.sqrt(1 / count * (1 - 1 / count))
-
-
-def masked_softmax() -> Tensor:
-    """Return the softmax of a row with every key masked by minus infinity."""
-    return torch.full((LENGTH,), -math.inf).softmax(dim=0)

@@ -61,6 +61,31 @@ def concatenation(results: Results) -> str:
     return table(["positions are", "reversed, %", "steps until 99 %"], lines)
 
 
+def quoted(results: Results) -> dict[str, str]:
+    """Return the figures that the page's table of errors quotes, by name."""
+    cost = {int(row["heads"]): row for row in results["head_cost"]}
+    reading = results["reading_cost"]
+
+    def steps(variant: str) -> str:
+        return _reversed(runs(results, variant, task="reverse"))[1]
+
+    def left(variant: str) -> str:
+        return _percent(runs(results, variant, task="recall"), variants.LENGTHS[0], "left")
+
+    return {
+        "steps_added": steps("plain"),
+        "steps_concatenated": steps("concat 32"),
+        "ms_least_heads": f"{cost[min(cost)]['ms']:.0f}",
+        "ms_most_heads": f"{cost[max(cost)]['ms']:.0f}",
+        "most_heads": str(max(cost)),
+        "left_one_head": left("heads 1"),
+        "left_eight_heads": left("heads 8"),
+        "tokens_read": f"{reading['tokens']:g}",
+        "ms_recurrent": f"{reading['recurrent']:.0f}",
+        "ms_attention": f"{reading['attention']:.0f}",
+    }
+
+
 def scale(results: Results) -> str:
     """Return the table of embeddings with and without the factor sqrt(d)."""
     rows = (

@@ -64,6 +64,7 @@ def write(results: Results, page: Path, pictures: Path) -> Path:
         "recall_error": comparisons.recall_error(results),
         "longest_left": by_scheme.longest(results, "left"),
         **results["claims"],
+        **comparisons.quoted(results),
         **{name: make(results) for name, make in comparisons.TABLES.items()},
         **{
             name.replace(" ", "_"): f"{100 * value:.1f}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from lab.pictures import biases, rotations, sinusoids
+from lab.pictures import biases, rotations, sinusoids, splitting
 
 PICTURES: Mapping[str, Callable[[Path], Path]] = MappingProxyType(
     {
@@ -18,6 +18,7 @@ PICTURES: Mapping[str, Callable[[Path], Path]] = MappingProxyType(
         "rope-theta.png": rotations.draw_thetas,
         "rope-scaling.png": rotations.draw_scalings,
         "alibi-bias.png": biases.draw_biases,
+        "splitting.png": splitting.draw_split,
     }
 )
 

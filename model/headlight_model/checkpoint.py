@@ -54,6 +54,29 @@ def save_checkpoint(
         (folder / TOKENIZER).write_text(tokenizer_json, encoding="utf-8")
 
 
+def renamed(weights: Mapping[str, Tensor], names: Mapping[str, str | None]) -> dict[str, Tensor]:
+    """Return tensors under other names. The rows of tensors that get the same name are joined.
+
+    Args:
+        weights: of another model, by name.
+        names: from parts of a name to their replacements, applied in this order, in which rows are
+            joined, too. None: tensors of such names are left out.
+    """
+    parts: dict[str, list[tuple[list[int], Tensor]]] = {}
+    for name, tensor in weights.items():
+        applied = [(at, old, new) for at, (old, new) in enumerate(names.items()) if old in name]
+        ours = name
+        for _, old, new in applied:
+            ours = ours.replace(old, new or "")
+        if all(new is not None for _, _, new in applied):
+            parts.setdefault(ours, []).append(([at for at, _, _ in applied], tensor))
+    joined = {}
+    for name, tensors in parts.items():
+        rows = [tensor for _, tensor in sorted(tensors, key=lambda part: part[0])]
+        joined[name] = torch.cat(rows) if rows[1:] else rows[0]
+    return joined
+
+
 def load_checkpoint(folder: Path) -> Encoder:
     """Rebuild the encoder of a checkpoint folder: float32, in evaluation mode.
 

@@ -143,6 +143,9 @@ class EncoderConfig:
     # A name in headlight_model.positions.position_schemes.POSITIONS, or several, joined by "+": all
     # of them act.
     positions: str
+    # For positions that are added ("sinusoidal", "learned"): each block adds them to its input.
+    # False: the embeddings have them.
+    positions_every_layer: bool = False
     head_width: int = 0  # of each query, key and value; 0: dim / heads
     # Heads of keys and values, each shared by heads / kv_heads query heads (Ainslie et al. 2023);
     # 0: as many as heads.
@@ -286,6 +289,11 @@ class EncoderConfig:
     def _check_positions(self) -> None:
         """Check the fields that only one position scheme uses."""
         schemes = self.position_schemes
+        if self.positions_every_layer and not {"sinusoidal", "learned"} & {*schemes}:
+            raise ValueError(
+                f"positions_every_layer is True, but positions {self.positions!r} are not added; "
+                "choose sinusoidal or learned, or set it to False"
+            )
         if "rope" in schemes and not math.isfinite(self.rope_fraction):
             raise ValueError(
                 f"rope_fraction is {self.rope_fraction}; it must be above 0 and at most 1"
@@ -326,8 +334,13 @@ class EncoderConfig:
 
     @property
     def embedding_width(self) -> int:
-        """Width of token embeddings, and of what is added to them."""
+        """Width of token embeddings, and of the segments that are added to them."""
         return self.embedding_dim or self.dim
+
+    @property
+    def position_width(self) -> int:
+        """Width of added positions."""
+        return self.dim if self.positions_every_layer else self.embedding_width
 
     @property
     def pooled_dim(self) -> int:

@@ -29,7 +29,8 @@ class EncoderOutput:
     pooled: Tensor  # [B, config.pooled_dim] float
     # [B, S, D] float; after the last norm; zeros at padding, if there is no multi_vector_head
     tokens: Tensor
-    # L + 1 of [B, S, D]: the embeddings, then each block's output (before the last norm).
+    # L + 1 of [B, S, D]: what the first block reads, then each block's output (before the last
+    # norm). Blocks that add positions to their inputs do so afterwards.
     hidden: tuple[Tensor, ...]
     # L of [B, H, S, S], rows are queries; empty if the fused kernel was used.
     attention: tuple[Tensor, ...]
@@ -133,7 +134,9 @@ class Encoder(nn.Module):
         if positions is None:
             positions = torch.arange(length, device=ids.device).unsqueeze(0)  # [1, S]
         everywhere, nearby = self.views(keep, positions)
-        x = everywhere.positions.embed(self.embed(ids, segments), everywhere.state)
+        x = self.embed(ids, segments)
+        if not self.config.positions_every_layer:
+            x = everywhere.positions.embed(x, everywhere.state)
         x = self.dropout(self.embedding_project(self.embedding_norm(x)))
         hidden, attention, scores = [x], [], []
         for layer, block in enumerate(self.blocks):

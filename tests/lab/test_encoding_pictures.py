@@ -9,11 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from matplotlib import image
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
-from lab.pictures import biases, encodings, rotations, sinusoids, style
+from headlight_model.checkpoint import load_checkpoint
+from lab.pictures import biases, encodings, rotations, sinusoids, splitting, style
 
 Draw = Callable[[Path], Path]
 Floats = NDArray[np.float64]
@@ -222,6 +225,27 @@ def test_scalings_stretch_as_in_their_papers(figure_of: Callable[[Draw], Figure]
         np.testing.assert_allclose(np.asarray(unscaled.get_ydata()), mean_cosine(plain), atol=1e-5)
         np.testing.assert_allclose(np.asarray(scaled.get_ydata()), scores, atol=1e-4)
     assert f"{amplitude**2:.2f}" in figure.axes[3].get_title()
+
+
+def test_heads_are_columns_of_the_queries_whose_weights_and_values_are_joined(
+    figure_of: Callable[[Draw], Figure],
+) -> None:
+    encoder = load_checkpoint(splitting.CHECKPOINT)
+    vocabulary = Tokenizer.from_file(str(splitting.CHECKPOINT / "tokenizer.json"))
+    ids = torch.tensor([vocabulary.encode(splitting.TEXT).ids])
+    with torch.inference_mode():
+        out = encoder(ids, fused=False)
+        block = encoder.get_submodule("blocks.0")
+        source = block.get_submodule("attention_norm")(out.hidden[0])
+        query, _, value = block.get_submodule("attention.project_in")(source)[0].split(64, dim=-1)
+    panels = [
+        np.asarray(axes.images[0].get_array()) for axes in figure_of(splitting.draw_split).axes[:12]
+    ]
+    np.testing.assert_allclose(np.hstack(panels[:4]), query.numpy(), atol=1e-5)
+    np.testing.assert_allclose(np.stack(panels[4:8]), out.attention[0][0].numpy(), atol=1e-6)
+    for head in range(4):
+        expected = panels[4 + head] @ value[:, 16 * head : 16 * head + 16].numpy()
+        np.testing.assert_allclose(panels[8 + head], expected, atol=1e-5)
 
 
 def test_biases_fall_by_the_slope_in_the_title_and_signed_heads_see_one_side(

@@ -14,6 +14,7 @@ from headlight_model.checkpoint import (
     WEIGHTS,
     load_checkpoint,
     load_tensors,
+    renamed,
     save_checkpoint,
 )
 from headlight_model.encoder import Encoder
@@ -143,3 +144,17 @@ def test_a_damaged_weight_file_is_named(saved: tuple[Path, Encoder]) -> None:
     (saved[0] / WEIGHTS).write_bytes(b"\xff" * 100)
     with pytest.raises(ValueError, match=r"model\.safetensors is not a safetensors file"):
         load_checkpoint(saved[0])
+
+
+def test_renamed_rows_are_joined_in_the_order_of_the_names() -> None:
+    theirs = {
+        "layers.0.key.weight": torch.full((1, 2), 2.0),  # defined before the query
+        "layers.0.query.weight": torch.full((1, 2), 1.0),
+        "layers.0.scale": torch.tensor(3.0),
+        "head.weight": torch.zeros(5),
+    }
+    names = {"layers": "blocks", "query": "project_in", "key": "project_in", "head": None}
+    ours = renamed(theirs, names)
+    assert list(ours) == ["blocks.0.project_in.weight", "blocks.0.scale"]
+    assert ours["blocks.0.project_in.weight"].tolist() == [[1.0, 1.0], [2.0, 2.0]]
+    assert float(ours["blocks.0.scale"]) == 3

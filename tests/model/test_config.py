@@ -40,6 +40,7 @@ Build = Callable[..., EncoderConfig]
             "embedding_norm is True and first_norm is False, .* set first_norm to True, or "
             "embedding_norm to False",
         ),
+        ({"positions_every_layer": True}, "positions 'rope' are not added; choose sinusoidal or"),
         ({"rope_fraction": float("inf")}, "rope_fraction is inf; it must be above 0 and at most 1"),
         ({"dropout": 1.0}, "^dropout is 1.0; it must be at least 0 and below 1"),
         ({"embedding_dropout": -0.1}, "embedding_dropout is -0.1; it must be at least 0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from examples.bring_your_own import serve_and_compare
+from examples.bring_your_own import hand_written, serve_and_compare
 from examples.bring_your_own.serve_and_compare import LENGTH, VOCABULARY
-from examples.bring_your_own.transformer_encoder import CONFIG, Reverser, our_weights
+from examples.bring_your_own.transformer_encoder import CONFIG, NAMES, Reverser
 from headlight import Client
+from headlight_export.parity.transformers_comparison import Disagreement
 from tests.system.processes import ROOT
 
 
@@ -53,4 +56,28 @@ def test_a_torch_encoder_without_embedding_norm_is_served_as_computed(
     monkeypatch.setattr(serve_and_compare, "train", train_and_sharpen)
     monkeypatch.setattr(serve_and_compare, "compare", compare_closely)
     monkeypatch.setattr(sys, "argv", ["example", "--steps", "20", "--out", str(tmp_path)])
-    assert serve_and_compare.run(Reverser, CONFIG, our_weights) == 1, "one bias is off by 1e-4"
+    assert serve_and_compare.run(Reverser, CONFIG, NAMES) == 1, "one bias is off by 1e-4"
+
+
+class InEachBlock(hand_written.Reverser):
+    """Six blocks, each of which adds the positions to its input."""
+
+    def encode(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        x, maps = self.words(ids), []
+        for block in self.blocks:
+            x, weights = block(x + self.positions[: ids.shape[1]])
+            maps.append(weights)
+        return x, torch.stack(maps, dim=1)
+
+
+def test_positions_of_six_blocks_are_refused_without_the_field_and_served_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hand_written, "LAYERS", 6)
+    monkeypatch.setattr(sys, "argv", ["example", "--steps", "20", "--out", str(tmp_path)])
+    config = dataclasses.replace(hand_written.CONFIG, layers=6)
+    with pytest.raises(Disagreement, match=r'all agrees if .*"positions_every_layer": true'):
+        serve_and_compare.run(InEachBlock, config, hand_written.NAMES)
+    assert not (tmp_path / "bundle").exists()
+    config = dataclasses.replace(config, positions_every_layer=True)
+    assert serve_and_compare.run(InEachBlock, config, hand_written.NAMES) == 0

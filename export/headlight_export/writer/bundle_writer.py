@@ -13,12 +13,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from headlight.errors import NotFinite
 from headlight.extras import versions_text
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.manifest import Manifest, TokenizerLimit
 from headlight.runtime.bundle.manifest_fields import MANIFEST
 from headlight_export.folders.origin import Origin, read_origin
+from headlight_export.parity.owner_comparison import against_owner
 from headlight_export.parity.parity_report import SEED, Row, measure, summary
 from headlight_export.parity.reference import Reference
 from headlight_export.parity.transformers_comparison import Compared, against_transformers
@@ -35,6 +38,7 @@ from headlight_export.precision.variants import add_variants
 from headlight_export.progress import (
     COMPARING,
     FLOAT64,
+    OWNER,
     PEER,
     RANGES,
     TOKENIZER,
@@ -73,6 +77,7 @@ class Exported:
     quality: tuple[Quality, ...] = ()  # of each, fp32 first
     searches: Mapping[tuple[str, str], Search] = dataclasses.field(default_factory=dict)
     tokenizer_limit: TokenizerLimit | None = None  # of its tokenizer, if it has one
+    owner: Mapping[str, float] = dataclasses.field(default_factory=dict)  # our PyTorch against it
 
 
 def export_checkpoint(checkpoint: Path, out: Path, **options: Any) -> Exported:
@@ -94,6 +99,7 @@ def export_origin(
     texts: Path | None = None,
     calibration: Path | None = None,
     keep_nearest: float | None = None,
+    check_against: nn.Module | None = None,
     progress: Progress = silent,
 ) -> Exported:
     """Turn an encoder and its tokenizer into a bundle directory. On any error `out` is untouched.
@@ -112,12 +118,13 @@ def export_origin(
             calibration takes docstrings of Python's own library.
         keep_nearest: share of the ten nearest texts that int8 must keep: the layers that it harms
             most stay in fp32; None: no layer does.
+        check_against: the owner's model; see `against_owner`.
         progress: called with each step, before it begins.
 
     Raises:
         ValueError: a precision or a provider is unknown or does not suit the model, the texts are
             invalid, or keep_nearest is out of reach. Or token ids or outputs differ from those of
-            transformers, or the model overflows float32.
+            transformers or of the owner's model, or the model overflows float32.
         OSError: `out` is something other than a bundle, or cannot be written.
         BundleError: the tokenizer is invalid, or does not fit the model; or a provider is not
             installed.
@@ -134,7 +141,7 @@ def export_origin(
     limit = None if origin.tokenizer is None else _character_limit(origin, progress)
     reference = Reference(origin.encoder)
     result = dataclasses.replace(
-        _compare_sources(origin, reference, progress), tokenizer_limit=limit
+        _compare_sources(origin, reference, check_against, progress), tokenizer_limit=limit
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
@@ -179,11 +186,13 @@ def _character_limit(origin: Origin, progress: Progress) -> TokenizerLimit:
     return measure_tokenizer(origin.tokenizer, config.max_length)
 
 
-def _compare_sources(origin: Origin, reference: Reference, progress: Progress) -> Exported:
-    """Return the part of the result that needs no graph: PyTorch's error, and transformers'.
+def _compare_sources(
+    origin: Origin, reference: Reference, check_against: nn.Module | None, progress: Progress
+) -> Exported:
+    """Return the part of the result that needs no graph: the errors between models in PyTorch.
 
     Raises:
-        ValueError: token ids or outputs differ from those of transformers.
+        ValueError: token ids or outputs differ from those of transformers, or of the owner's model.
     """
     progress(FLOAT64)
     own_error = reference.own_error(SEED)
@@ -192,7 +201,11 @@ def _compare_sources(origin: Origin, reference: Reference, progress: Progress) -
     peer = against_transformers(
         origin.recipe.transformer, origin.family, origin.encoder, own_error, origin.score_tokens
     )
-    return Exported([], own_error, peer, origin.recipe.truncate_dim, tokens)
+    owner = dict[str, float]()
+    if check_against is not None:
+        progress(OWNER)
+        owner = against_owner(check_against, origin.encoder, own_error)
+    return Exported([], own_error, peer, origin.recipe.truncate_dim, tokens, owner=owner)
 
 
 def _proven(
@@ -265,6 +278,7 @@ def _write_report(draft: Path, result: Exported) -> None:
         ),
         "pytorch_fp32_against_float64": result.own_error,
         "pytorch_fp32_against_transformers": result.transformers.to_json(),
+        **({"pytorch_fp32_against_owner": dict(result.owner)} if result.owner else {}),
         "rows": [dataclasses.asdict(row) for row in (*result.rows, *result.variants)],
         "quality": [quality.to_json() for quality in result.quality],
         "layer_searches": [

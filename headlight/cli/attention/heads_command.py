@@ -16,11 +16,13 @@ from headlight.analysis.head_kinds import (
     ABOVE_BASE,
     CALLED,
     FAINT,
+    KINDS,
     PATTERNS,
     UNIFORM,
     Head,
     Link,
 )
+from headlight.analysis.layer_groups import LayerGroup, by_layer
 from headlight.analysis.terminal_view import LABEL_CELLS, bar, cells, fit, visible
 from headlight.archive import to_json
 from headlight.cli.files import terminal_width
@@ -70,6 +72,35 @@ def heads_text(analysis: Analysis, width: int | None = None) -> str:
             line += f"  {five(distance, 3)} {bar(distance, float(moved.distance.max()), BAR_CELLS)}"
         lines.append(line)
     return "\n".join(line.rstrip() for line in [*lines, *wrapped_lines(legend(analysis), width)])
+
+
+def layers_text(analysis: Analysis) -> str:
+    """Return a line for early, middle and deep layers each: the number of heads of each kind."""
+    groups, texts = by_layer(analysis.heads), len(analysis.token_counts)
+    occurring = {kind for group in groups for kind in group.kinds}
+    kinds = [kind for kind in (*KINDS, *PATTERNS) if kind in occurring]
+    titles = [f"{kind:>{max(5, len(kind))}}" for kind in kinds]
+    lines = [
+        f"{len(analysis.heads)} heads, {texts} {'text' if texts == 1 else 'texts'}",
+        f"layers         heads  {'  '.join(titles)}  spread   dist",
+    ]
+    for group in groups:
+        counts = (
+            f"{group.kinds.get(kind, 0):{len(title)}}"
+            for kind, title in zip(kinds, titles, strict=True)
+        )
+        numbers = f"{group.spread:6.2f}  {five(group.statistics['distance'], 1)}"
+        lines.append(
+            f"{group.name:6} {layer_range(group):7} {sum(group.kinds.values()):5}  "
+            f"{'  '.join(counts)}  {numbers}"
+        )
+    return "\n".join(lines)
+
+
+def layer_range(group: LayerGroup) -> str:
+    """Return the layers of a group as text: 0-1."""
+    first, last = group.layers[0], group.layers[-1]
+    return str(first) if first == last else f"{first}-{last}"
 
 
 def legend(analysis: Analysis) -> list[str]:
@@ -232,6 +263,7 @@ EXAMPLES = (
     'headlight heads "for line in open(path): print(line)"',
     "headlight heads --file texts.txt --importance",
     "headlight heads --file texts.txt --patterns",
+    "headlight heads --file texts.txt --by-layer",
     "headlight heads --file texts.txt --out heads.npz",
 )
 
@@ -253,6 +285,11 @@ def add_heads(commands: Any) -> None:
         "--importance",
         action="store_true",
         help="also how far vectors move without each head: encodes the texts once more for each",
+    )
+    made.add_argument(
+        "--by-layer",
+        action="store_true",
+        help="as text, the number of heads of each kind in early, middle and deep layers",
     )
     made.add_argument(
         "--patterns",
@@ -279,7 +316,11 @@ def run_heads(arguments: argparse.Namespace) -> None:
     write_result(
         arguments,
         what=f"{count_text(len(analysis.heads), 'head')} over {count_text(len(texts), 'text')}",
-        text=lambda: heads_text(analysis, terminal_width(arguments.out)),
+        text=lambda: (
+            layers_text(analysis)
+            if arguments.by_layer
+            else heads_text(analysis, terminal_width(arguments.out))
+        ),
         json=lambda: heads_json(analysis),
         arrays=lambda: heads_arrays(analysis),
     )

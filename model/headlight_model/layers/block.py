@@ -48,6 +48,7 @@ class Block(nn.Module):
 
     def __init__(self, config: EncoderConfig, layer: int) -> None:
         super().__init__()
+        self.layer, self.adds_positions = layer, config.positions_every_layer
         self.post_norm = config.norm == "post"
         self.attention = MultiHeadAttention(config, layer)
         bare = not self.post_norm and layer == 0 and not config.first_norm
@@ -73,6 +74,8 @@ class Block(nn.Module):
 
         Arguments as in MultiHeadAttention.forward.
         """
+        if self.adds_positions:
+            x = positions.embed(x, state, self.layer)
         source = x if self.post_norm else self.attention_norm(x)
         mixed, maps = self.attention(
             source, visible, positions, state, head_mask=head_mask, fused=fused

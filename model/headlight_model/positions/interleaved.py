@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def to_half_split(rows: Tensor, heads: int, width: int) -> Tensor:
-    """Reorder the rows of W_q or W_k, or the entries of their biases.
+    """Reorder the rows of W_q or W_k, and likewise the entries of their biases.
 
     Rope then rotates the pairs that were trained.
 

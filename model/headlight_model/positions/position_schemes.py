@@ -40,8 +40,8 @@ class Positions(nn.Module):
         """
         return ()
 
-    def embed(self, x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
-        """Change the token embeddings [B, S, D]."""
+    def embed(self, x: Tensor, state: tuple[Tensor, ...], layer: int = 0) -> Tensor:
+        """Change the token embeddings, or the input of a block by its index: [B, S, D]."""
         return x
 
     def rotate(self, heads: Tensor, state: tuple[Tensor, ...]) -> Tensor:
@@ -82,20 +82,21 @@ class Sinusoidal(Positions):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.width = config.embedding_width
+        self.width = config.position_width
         self.angles = sinusoidal_angles(config.max_length, self.width, config.sinusoidal_base)
 
     def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
         return (sinusoidal_rows(self.angles, positions, self.width),)  # [B, S, D]
 
-    def embed(self, x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
+    def embed(self, x: Tensor, state: tuple[Tensor, ...], layer: int = 0) -> Tensor:
         return x + state[0].to(x.dtype)
 
 
 class Learned(Positions):
     """Learned positions: adds a row of a trained table [max_length, D] (Gehring et al. 2017; BERT).
 
-    There are no positions beyond its last row.
+    There are no positions beyond its last row. If every layer adds positions, a row holds those of
+    all layers side by side: [max_length, L D].
     """
 
     adds = True
@@ -104,13 +105,17 @@ class Learned(Positions):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.table = nn.Embedding(config.max_length, config.embedding_width)
+        self.width = config.position_width
+        self.layers = config.layers if config.positions_every_layer else 1
+        self.table = nn.Embedding(config.max_length, self.layers * self.width)
 
     def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
-        return (self.table(positions),)  # [B, S, D]
+        return (self.table(positions),)  # [B, S, D] or [B, S, L D]
 
-    def embed(self, x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
-        return x + state[0]
+    def embed(self, x: Tensor, state: tuple[Tensor, ...], layer: int = 0) -> Tensor:
+        if self.layers == 1:
+            return x + state[0]
+        return x + state[0][..., layer * self.width : (layer + 1) * self.width]
 
 
 class Rope(Positions):
@@ -296,9 +301,9 @@ class Composed(Positions):
             tensor for scheme, _ in self._parts(()) for tensor in scheme.prepare(positions)
         )
 
-    def embed(self, x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
+    def embed(self, x: Tensor, state: tuple[Tensor, ...], layer: int = 0) -> Tensor:
         for scheme, part in self._parts(state):
-            x = scheme.embed(x, part)
+            x = scheme.embed(x, part, layer)
         return x
 
     def rotate(self, heads: Tensor, state: tuple[Tensor, ...]) -> Tensor:

@@ -23,6 +23,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "rope": {"causal": True, "pooling": "last"},
     "signed alibi": {"positions": "alibi", "alibi": "signed"},
     "shared biases": {"positions": "relative"},
+    "learned, of each layer": {"positions": "learned", "positions_every_layer": True, "layers": 2},
 }
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
+from torch import nn
 
 from headlight_model.positions.position_schemes import Learned
+from headlight_model.positions.sinusoidal import positional_encoding
 from lab import schemes
 from lab.exact import claims
 from lab.exact.properties import random_encoder
@@ -43,9 +46,8 @@ def test_the_transposed_table_is_right_for_one_token_only() -> None:
         torch.testing.assert_close(found[2], x[2 % batch] + table[2])
         assert not torch.allclose(found[2], x[2 % batch] + table[:LENGTH])
     for batch in (2, 32):
-        assert "must match" in claims.refusal(batch, LENGTH)
-    assert not claims.refusal(1, LENGTH)
-    assert not claims.refusal(LENGTH, LENGTH)
+        x = torch.randn(batch, LENGTH, DIM)
+        assert "must match" in claims.error_of(partial(claims.transposed, x, table))
 
 
 def test_a_new_table_of_embeddings_changes_a_sentence_given_twice() -> None:
@@ -100,6 +102,52 @@ def test_beyond_a_length_no_row_has_the_standard_deviation_that_a_tutorial_asks(
     assert float(shorter.std(correction=0)) >= claims.CALLED_UNIFORM
 
 
-def test_a_row_without_visible_keys_is_nan_in_a_plain_softmax() -> None:
-    assert claims.masked_softmax().isnan().all()
-    assert claims.measure()["masked_rows"] == "NaN"
+def test_the_variance_of_dot_products_is_why_scores_are_divided() -> None:
+    torch.manual_seed(0)
+    for width in claims.WIDTHS:
+        assert claims.product_variance(width) == pytest.approx(width, rel=0.1)
+
+
+def test_a_head_of_several_has_scores_of_a_lower_rank() -> None:
+    torch.manual_seed(0)
+    assert [claims.head_rank(heads) for heads in (1, 8)] == [64, 8]
+
+
+def test_only_added_positions_change_the_embeddings() -> None:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        assert [claims.added(name) for name in ("rope", "alibi")] == [0, 0]
+        assert claims.added("sinusoidal") > 0.9
+
+
+def test_emphasis_by_capitals_is_lost_before_positions_are_added() -> None:
+    assert claims.same_ids(*claims.EMPHASIS)
+    assert not claims.same_ids("she stole my book", "my book stole she")
+
+
+def test_a_sine_falls_at_half_of_the_positions() -> None:
+    assert claims.sine_falls() == pytest.approx(0.5, abs=0.02)
+    assert math.sin(3) == pytest.approx(math.sin(0.14), abs=0.002)
+    assert math.sin(3) < math.sin(0.28)
+
+
+def test_an_ignored_rotary_offset_changes_scores_with_cached_keys() -> None:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        assert claims.offset_ignored() > 0.5
+
+
+def test_tables_of_fixed_length_fail_where_sines_are_computed() -> None:
+    found = claims.measure()
+    assert "tensor a (513) must match the size of tensor b (512)" in found["ended_error"]
+    assert "tensor a (10) must match the size of tensor b (512)" in found["unsliced_error"]
+    assert "must have the same dtype, but got Double and Float" in found["double_error"]
+    longer = positional_encoding(5001, 8)
+    assert (len(longer), longer.dtype) == (5001, torch.float32)
+
+
+def test_a_table_that_is_not_read_has_no_gradient() -> None:
+    read, unread = nn.Embedding(5, 4), nn.Embedding(5, 4)
+    nn.ModuleList([read, unread])[0](torch.arange(5)).sum().backward()
+    assert read.weight.grad is not None
+    assert unread.weight.grad is None

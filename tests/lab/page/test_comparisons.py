@@ -52,7 +52,17 @@ def made() -> Results:
     results["head_cost"] = [
         {"heads": heads, "parameters": 5678, "ms": 10.0 + heads} for heads in (1, 2, 4, 8, 16)
     ]
+    results["reading_cost"] = {"tokens": 500, "recurrent": 10.0, "attention": 20.0}
     return results
+
+
+def test_the_table_of_errors_quotes_the_measured_figures() -> None:
+    results = made()
+    answer("heads 1", 0.875)(results)
+    quoted = comparisons.quoted(results)
+    assert (quoted["ms_least_heads"], quoted["ms_most_heads"]) == ("11", "26")
+    assert (quoted["most_heads"], quoted["left_one_head"]) == ("16", "87.5")
+    assert (quoted["ms_recurrent"], quoted["ms_attention"]) == ("10", "20")
 
 
 def answer(variant: str, value: float, **only: str) -> Callable[[Results], None]:

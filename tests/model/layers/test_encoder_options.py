@@ -17,6 +17,7 @@ from headlight_model.layers.block import FeedForward
 from headlight_model.layers.norms import RMSNorm, build_norm
 from headlight_model.positions.position_schemes import Learned, Nowhere, Rope
 from headlight_model.positions.rope import RopeScaling
+from headlight_model.positions.sinusoidal import positional_encoding
 
 Build = Callable[..., Encoder]
 Config = Callable[..., EncoderConfig]
@@ -36,6 +37,33 @@ def test_learned_positions_are_rows_of_a_table_and_end_with_it(
         scheme.prepare(torch.tensor([[64]]))  # never wrapped
     with pytest.raises(ValueError, match="65 tokens are more than max_length 64"):
         encoder(positions="learned")(torch.zeros(1, 65, dtype=torch.long))
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_positions_of_every_layer_are_added_to_the_input_of_each_block(
+    positions: str, norm: str, encoder: Build
+) -> None:
+    """Compared with a loop over the blocks of a model without positions."""
+    fields = {"norm": norm, "layers": 3, "embedding_dim": 8, "embedding_norm": norm == "pre"}
+    model = encoder(positions=positions, positions_every_layer=True, **fields)
+    bare = encoder(positions="none", **fields)
+    bare.load_state_dict(
+        {k: v for k, v in model.state_dict().items() if not k.startswith("positions.")}
+    )
+    if positions == "learned":
+        # Those of the layers, side by side.
+        tables = torch.split(model.positions.get_parameter("table.weight"), 16, dim=1)
+    else:
+        tables = (positional_encoding(64, 16),) * 3
+    x = bare.embedding_project(bare.embedding_norm(bare.embedding(IDS)))
+    hidden = [x]
+    for block, table in zip(bare.blocks, tables, strict=True):
+        x, _ = block(x + table[:6], None, bare.positions, (), fused=True)
+        hidden.append(x)
+    out = model(IDS)
+    torch.testing.assert_close(out.hidden, tuple(hidden), atol=1e-6, rtol=0)
+    torch.testing.assert_close(out.tokens, bare.final_norm(x), atol=1e-6, rtol=0)
 
 
 def test_partial_rotation_does_not_change_the_other_dimensions(config: Config) -> None:

@@ -169,7 +169,7 @@ def test_a_service_without_attention_compares_all_the_same(chromium: Browser) ->
         page.wait("document.querySelector('#card-part').checkVisibility()")
         assert not page.evaluate("document.querySelector('#tasks label').checkVisibility()")
         compare(page)
-        assert texts(page, "#methods label") == ["Late interaction"]
+        assert texts(page, "#methods label") == ["Span", "Late interaction"]
         assert len(texts(page, ".passage")) == len(PASSAGES)
 
 

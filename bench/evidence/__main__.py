@@ -119,6 +119,9 @@ def main() -> None:
         options.cases, options.curves, options.rounds = QUICK_CASES, QUICK_CURVES, 1
     figures = options.out.with_suffix(".json")
     run = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {}
+    for name in BY_MODEL:  # rows of an earlier form, of one model
+        if any("model" not in row for row in run.get(name, {}).get("rows", ())):
+            del run[name]
     origin = {"command": command("bench.evidence"), "machine": machine(PACKAGES)}
     with contextlib.ExitStack() as stack:
         runtimes = [stack.enter_context(Runtime(each)) for each in options.bundle]

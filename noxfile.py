@@ -495,14 +495,15 @@ def vectors_bench(session: nox.Session) -> None:
     project(session, "-m", "bench.vectors", *session.posargs)
 
 
-@alone("evaluate-evidence")
+@nox.session(name="evaluate-evidence", venv_backend="none", requires=["serving-model"])
 def evaluate_evidence(session: nox.Session) -> None:
     """Measure what evidence and span vectors find and cost; writes bench/results/evidence.md.
 
     `-- --parts planted deletion chunking cost`: some of these.
     """
     bundle(session)
-    project(session, "-m", "bench.evidence", *session.posargs)
+    bundles = ("--bundle", BUNDLE, f"{SERVING}/bundle")
+    project(session, "-m", "bench.evidence", *bundles, *session.posargs)
 
 
 @nox.session

@@ -10,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.errors import InvalidInput, Reason
+from headlight.evidence_methods import METHODS, EvidenceMethod
 from headlight.results import Floats, ModelRef, TokenList
 from headlight.spec import RowType, Span
 
-EvidenceMethod = Literal["late_interaction", "occlusion", "attention", "terms"]
-# Methods with weights of a passage's units, and all.
-UNIT_METHODS: tuple[EvidenceMethod, ...] = ("late_interaction", "occlusion", "attention")
-EVIDENCE_METHODS: tuple[EvidenceMethod, ...] = (*UNIT_METHODS, "terms")
 EvidenceUnit = Literal["token", "word", "sentence", "span"]
 EVIDENCE_UNITS: tuple[EvidenceUnit, ...] = ("token", "word", "sentence", "span")
+NO_WEIGHTS = np.zeros(0, np.float32)
 LOGIT = "logit"  # the measure of the scores of a model that reranks
 # Of a model of many vectors: the sum over the query's of the largest product with a passage's.
 MAX_SIM = "max_sim"
@@ -31,9 +29,11 @@ class EvidenceSpec:
     """Requested evidence of one method; see `EvidenceMethod` in the contract for their formulas.
 
     Attributes:
-        method: "late_interaction"; "occlusion", which costs an encoding for each unit; "attention",
-            which does not depend on the query and explains nothing. A model that reranks has no
-            late interaction, and its attention is that of the query's tokens within the pair; of a
+        method: "span", the similarity of a unit's own vector; "contributions", the unit's part of
+            the score; "occlusion", which costs an encoding for each unit; "late_interaction";
+            "attention", which does not depend on the query and explains nothing. "span" and
+            "contributions" need a model that pools by mean. A model that reranks has occlusion and
+            attention alone, and its attention is that of the query's tokens within the pair; of a
             decoder the document's, because the query stands before it. "terms", of a model with
             sparse vectors: the terms that query and passage share; it has no units.
         unit: tokens that are neither special nor of the prompt, or words, sentences, given spans.
@@ -43,6 +43,18 @@ class EvidenceSpec:
             terms, the largest weights first; None: all.
         layers: of method "attention": from 0, or negative from the end; empty: all.
         heads: as `layers`.
+        per_token: divide each weight by the number of the unit's tokens, so that long units have no
+            advantage. Of methods whose weights are sums over tokens: not of "span" and "terms".
+        max_encodings: of method "occlusion" and units "word" and "token": hide at most this many
+            units of each passage, from 2. Sentences first, then the units of the sentences with
+            the largest weights; what is too many is hidden in runs of neighbours. None: each unit.
+        query_units: also weigh the units of the query in each passage: of every method but
+            "attention" and "terms". A model that reranks always does.
+        distinct: weigh down what the passages of a call share, such as function words; of a single
+            passage it changes nothing. By "late_interaction", each match is multiplied by the
+            inverse document frequency of the passage's token among them, ln(1 + (N - n + 0.5) /
+            (n + 0.5)). By "contributions", the part of the score along their mean direction is left
+            out. The weights then sum to less than the score.
     """
 
     method: EvidenceMethod = "late_interaction"
@@ -51,6 +63,10 @@ class EvidenceSpec:
     top_k: int | None = None
     layers: tuple[int, ...] = ()
     heads: tuple[int, ...] = ()
+    per_token: bool = False
+    max_encodings: int | None = None
+    query_units: bool = False
+    distinct: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +80,7 @@ class CompareSpec:
         matrix_max_bytes: refuse larger matrices; None: the service's limits alone.
         sort: whether the passages with the highest scores come first.
         token_vectors: whether it compares token vectors.
+        token_rows: whether a method reads them as pooling does.
         details: whether the answer has the tokens of query and passages.
     """
 
@@ -77,6 +94,10 @@ class CompareSpec:
     def token_vectors(self) -> bool:
         methods = [each.method for each in self.evidence]
         return self.late_interaction or self.matrix is not None or "late_interaction" in methods
+
+    @property
+    def token_rows(self) -> bool:
+        return any(METHODS[each.method].token_rows for each in self.evidence)
 
     @property
     def details(self) -> bool:
@@ -143,11 +164,12 @@ class Evidence(_Weighted):
         matched_tokens: of late interaction: for each of `Comparison.query_tokens` the token of the
             passage with the largest cosine; empty if the passage has none.
         matched_cosines: float32 [query tokens], those cosines.
-        query: of a model that reranks: the query's units in this pair; their characters are those
-            of the query.
-        special: of a model that reranks, by attention: the other tokens of the pair; of a model of
-            many vectors, by late interaction: the passage's other tokens, so that all weights sum
-            to the score. They have no characters.
+        query: of a model that reranks, and by `EvidenceSpec.query_units`: the query's units beside
+            this passage; their characters are those of the query. Their tokens are those of the
+            pair, or of `Comparison.query`.
+        special: of a model that reranks, by attention: the other tokens of the pair; by
+            contributions, and by late interaction of a model of many vectors: the passage's other
+            tokens, so that all weights sum to the score. They have no characters.
         terms: by terms, the shared ones; there are no units.
     """
 
@@ -198,17 +220,22 @@ class PassageComparison:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Contrast:
-    """Why a model that reranks scores one passage above another.
+class Contrast(_Weighted):
+    """Why one passage scores above another.
 
     Attributes:
         difference: the score of the one less that of the other.
-        query: the query's units. The weight of a unit is the part of the difference that is lost
-            without it; below 0, the difference is larger without it.
+        query: the query's units. The weight of a unit is its weight beside the one passage, less
+            that beside the other: what it adds to the difference. There are none by terms.
+        terms: by terms, the spelling of each that the query shares with one of the passages, or its
+            number, the largest weight first.
+        weights: float32 [units or terms].
     """
 
     difference: float
     query: UnitWeights
+    weights: Floats
+    terms: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)
@@ -231,34 +258,51 @@ class Comparison:
     query_tokens: tuple[int, ...]
     model: ModelRef
 
-    def contrast(self, one: PassageComparison, other: PassageComparison) -> Contrast:
+    def contrast(
+        self,
+        one: PassageComparison,
+        other: PassageComparison,
+        *,
+        method: EvidenceMethod = "occlusion",
+    ) -> Contrast:
         """Return why one passage scores above another, in the units of the query.
 
-        With s(q, p) the score of a pair, and q - u the query with a unit u hidden, the weight is
+        With w(u, p) the weight of a unit u of the query beside a passage p, the weight is
 
-            w(u) = (s(q, one) - s(q - u, one)) - (s(q, other) - s(q - u, other)),
+            w(u) = w(u, one) - w(u, other).
 
-        the difference of two occlusions, which is the occlusion of the difference of the scores.
-        It is the contrastive input erasure of Yin and Neubig, "Interpreting Language Models with
-        Contrastive Explanations" (EMNLP 2022), with passages in the place of words to predict.
+        By contributions and terms, these sum to the difference of the scores, but for the query's
+        special tokens; by late interaction, to that of `max_sim_mean`. By occlusion it is the
+        occlusion of the difference of the scores: the contrastive input erasure of Yin and Neubig,
+        "Interpreting Language Models with Contrastive Explanations" (EMNLP 2022), with passages in
+        the place of words to predict.
 
         Args:
-            one, other: passages of this comparison, with evidence by occlusion.
+            one, other: passages of this comparison, with evidence by the method, of the query's
+                units (`EvidenceSpec.query_units`) or by terms.
+            method: the method.
 
         Raises:
             InvalidInput: they do not have the same units of the query: it was cut beside one of
                 them, or only some units were requested.
-            KeyError: they have no evidence by occlusion of the query.
+            KeyError: they have no evidence by the method of the query.
         """
-        mine, its = (each.evidence_by("occlusion").query for each in (one, other))
+        pair = [each.evidence_by(method) for each in (one, other)]
+        difference = one.score - other.score
+        if method == "terms":
+            return Contrast(difference, UnitWeights((), (), NO_WEIGHTS), *_contrasted_terms(*pair))
+        mine, its = (each.query for each in pair)
         if mine is None or its is None:
             raise KeyError("query")
-        others = dict(zip(its.characters, its.weights, strict=True))
-        if others.keys() != set(mine.characters):
+        # The tokens of two pairs differ, the characters of their query do not.
+        paired = self.query is None
+        names, its_names = (each.characters if paired else each.units for each in (mine, its))
+        others = dict(zip(its_names, its.weights, strict=True))
+        if others.keys() != set(names):
             raise InvalidInput("other", Reason.QUERIES_DIFFER)
-        weights = mine.weights - np.array([others[span] for span in mine.characters], np.float32)
-        query = UnitWeights(mine.units, mine.characters, weights)
-        return Contrast(one.score - other.score, query)
+        weights = mine.weights - np.array([others[name] for name in names], np.float32)
+        units = UnitWeights(mine.units, mine.characters, weights)
+        return Contrast(difference, units, weights)
 
     def __iter__(self) -> Iterator[PassageComparison]:
         return iter(self.passages)
@@ -268,3 +312,14 @@ class Comparison:
 
     def __repr__(self) -> str:
         return f"<Comparison {self.model.name}: {len(self)} passages, {self.similarity}>"
+
+
+def _contrasted_terms(one: Evidence, other: Evidence) -> tuple[Floats, tuple[str, ...]]:
+    """Return the weights of the terms of either passage, the largest first, and their spelling."""
+    weights = dict[str, float]()
+    for evidence, sign in ((one, 1.0), (other, -1.0)):
+        labels = () if evidence.terms is None else evidence.terms.labels()
+        for label, weight in zip(labels, evidence.weights.tolist(), strict=True):
+            weights[label] = weights.get(label, 0.0) + sign * weight
+    order = sorted(weights, key=lambda label: -weights[label])
+    return np.array([weights[label] for label in order], np.float32), tuple(order)

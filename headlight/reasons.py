@@ -83,10 +83,31 @@ Reason = enum.Enum(
         "TERMS": "is {value}; this model's vocabulary has 1 .. {most} terms",
         "MIN_WEIGHT": "must be a number of at least 0, and finite",
         "NO_PIECES": "this model has no tokenizer, which spells terms; leave it out",
-        "NO_POOLED_ATTENTION": (
-            "is attention, whose weights are those of a text's vector, and this model gives none: "
-            "use {method} or occlusion"
+        "NO_POOLED_METHOD": (
+            "is {method}, whose weights are those of a text's vector, and this model gives none: "
+            "use {instead} or occlusion"
         ),
+        "POOLS_OTHERWISE": (
+            "is {method}, which needs a model that averages its token vectors, and this one's "
+            "pooling is {pooling}; use occlusion"
+        ),
+        "DENSE_UNKNOWN": (
+            "is {method}, which needs the layers behind pooling, and this bundle lacks them; "
+            "export the model again, or use occlusion"
+        ),
+        "NOT_ADDITIVE": (
+            "is contributions, whose sum is the score, and {why} of this model is no sum over "
+            "tokens; use span or occlusion"
+        ),
+        "NO_SUMS": (
+            "weights of {method} are no sums over tokens; leave it out, or use one of {names}"
+        ),
+        "NO_QUERY_UNITS": "{method} has no weights of the query's units; use one of {names}",
+        "NOT_DISTINCT": (
+            "{method} does not weigh down what passages share; leave it out, or use one of {names}"
+        ),
+        "ONLY_OF_OCCLUSION": "is only of occlusion, of words or tokens; leave it out",
+        "FEW_ENCODINGS": "is {value}; hide at least 2 units of each passage",
         "NO_VECTOR": (
             "no token of this input has a vector: the model skips them all; write a word"
         ),

@@ -44,7 +44,7 @@ def draw_all() -> None:
         page = Path(folder) / "compared.html"
         Path("passages.txt").write_text(passages(), encoding="utf-8")
         arguments = ["compare", QUERY, "passages.txt", "--target", service.target]
-        methods = ("late-interaction", "occlusion", "attention")
+        methods = ("span", "occlusion", "late-interaction")
         options = [f"--method={method}" for method in methods]
         assert main([*arguments, *options, "--html", page.name]) == 0
         with Browser(Path(folder)) as browser:
@@ -52,6 +52,7 @@ def draw_all() -> None:
             browser.open(page)
             draw(browser, "explain-file.png", 2, 700)
             browser.open(f"http://{service.rest}/")
+            browser.wait(ANSWERED)  # the example's
             browser.click("#tasks label:nth-of-type(3)")
             browser.fill("#query", QUERY)
             browser.fill("#passages", passages())

@@ -14,7 +14,7 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +33,39 @@ QUICK_SIZES = (1, 2)
 QUICK_DOCUMENTS = -6  # the last, which are short
 
 
-def _planted(runtime: Runtime, options: argparse.Namespace) -> dict[str, Any]:
+def _planted(runtimes: Sequence[Runtime], options: argparse.Namespace) -> dict[str, Any]:
     cases = planted.all_cases(options.cases)
-    return {"digest": planted.digest(cases), "rows": methods.measure(runtime, cases)}
+    found = {_name(each): methods.measure(each, cases) for each in runtimes}
+    return {"digest": planted.digest(cases), **_merged(found)}
 
 
-def _deletion(runtime: Runtime, options: argparse.Namespace) -> dict[str, Any]:
+def _deletion(runtimes: Sequence[Runtime], options: argparse.Namespace) -> dict[str, Any]:
     cases = planted.first_cases(planted.all_cases(options.cases), options.curves)
-    return {"digest": planted.digest(cases), "rows": deletion.measure(runtime, cases)}
+    found = {_name(each): {"rows": deletion.measure(each, cases)} for each in runtimes}
+    return {"digest": planted.digest(cases), **_merged(found)}
 
 
-def _chunking(runtime: Runtime, options: argparse.Namespace) -> dict[str, Any]:
+def _name(runtime: Runtime) -> str:
+    return runtime.model().ref.name
+
+
+def _merged(found: dict[str, dict[str, list[dict[str, Any]]]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of each model in one list, each with its model."""
+    merged: dict[str, list[dict[str, Any]]] = {}
+    for model, tables in found.items():
+        for name, rows in tables.items():
+            merged.setdefault(name, []).extend({"model": model, **row} for row in rows)
+    return merged
+
+
+def _chunking(runtimes: Sequence[Runtime], options: argparse.Namespace) -> dict[str, Any]:
+    runtime = runtimes[0]
     documents = sections.documents()[QUICK_DOCUMENTS if options.quick else 0 :]
     return {"digest": sections.digest(documents), **chunking.measure(runtime, documents)}
 
 
-def _cost(runtime: Runtime, options: argparse.Namespace) -> dict[str, Any]:
+def _cost(runtimes: Sequence[Runtime], options: argparse.Namespace) -> dict[str, Any]:
+    runtime = runtimes[0]
     random.seed(planted.SEED)
     others, sizes = Others(), QUICK_SIZES if options.quick else cost.SIZES
     texts = cost.passages(runtime, planted.all_cases(options.cases), max(sizes))
@@ -58,7 +75,7 @@ def _cost(runtime: Runtime, options: argparse.Namespace) -> dict[str, Any]:
         with (
             tempfile.TemporaryDirectory() as folder,
             contextlib.closing(
-                Service(serve(options.bundle, *ANY_PORTS), Path(folder) / "serve.log")
+                Service(serve(options.bundle[0], *ANY_PORTS), Path(folder) / "serve.log")
             ) as service,
             Client(service.address()) as client,
         ):
@@ -67,7 +84,8 @@ def _cost(runtime: Runtime, options: argparse.Namespace) -> dict[str, Any]:
     return {"query_tokens": tokens, "others": round(others.share(), 3), "rows": rows}
 
 
-PARTS: dict[str, Callable[[Runtime, argparse.Namespace], dict[str, Any]]] = {
+BY_MODEL = ("planted", "deletion")
+PARTS: dict[str, Callable[[Sequence[Runtime], argparse.Namespace], dict[str, Any]]] = {
     "planted": _planted,
     "deletion": _deletion,
     "chunking": _chunking,
@@ -75,13 +93,25 @@ PARTS: dict[str, Callable[[Runtime, argparse.Namespace], dict[str, Any]]] = {
 }
 
 
+def _models(part: str, runtimes: Sequence[Runtime]) -> str:
+    """Return the names and versions of the models of a part."""
+    refs = [each.model().ref for each in runtimes]
+    return ", ".join(f"{ref.name} {ref.version}" for ref in refs[: None if part in BY_MODEL else 1])
+
+
 def main() -> None:
     """Measure the parts, and publish them with those measured before."""
     made = parser("bench.evidence", __doc__, "evidence.md", rounds=7)  # of the cost
     made.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
-    made.add_argument("--bundle", type=Path, default=Path("build/bundles/docs-rope"))
+    made.add_argument(
+        "--bundle",
+        type=Path,
+        nargs="+",
+        default=[Path("build/bundles/docs-rope")],
+        help="models whose evidence is compared; chunking and cost are of the first",
+    )
     made.add_argument("--cases", type=int, default=planted.CASES, help="of each group")
-    made.add_argument("--curves", type=int, default=50, help="cases of each group that have one")
+    made.add_argument("--curves", type=int, default=10, help="cases of each group that have one")
     made.add_argument("--no-service", action="store_true", help="measure cost in process alone")
     made.add_argument("--quick", action="store_true", help="in seconds, to see that it works")
     options = made.parse_args()
@@ -89,16 +119,19 @@ def main() -> None:
         options.cases, options.curves, options.rounds = QUICK_CASES, QUICK_CURVES, 1
     figures = options.out.with_suffix(".json")
     run = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {}
+    for name in BY_MODEL:  # rows of an earlier form, of one model
+        if any("model" not in row for row in run.get(name, {}).get("rows", ())):
+            del run[name]
     origin = {"command": command("bench.evidence"), "machine": machine(PACKAGES)}
-    with Runtime(options.bundle) as runtime:
-        ref = runtime.model().ref
+    with contextlib.ExitStack() as stack:
+        runtimes = [stack.enter_context(Runtime(each)) for each in options.bundle]
         for name, measure in PARTS.items():
             if name in options.parts:
                 try:
-                    figures_of_part = measure(runtime, options)
+                    figures_of_part = measure(runtimes, options)
                 except Failed as error:
                     sys.exit(f"bench.evidence: {error}")
-                run[name] = {**origin, "model": f"{ref.name} {ref.version}", **figures_of_part}
+                run[name] = {**origin, "model": _models(name, runtimes), **figures_of_part}
                 save(figures, run)
     picture = options.out.with_suffix(".png")
     if "deletion" in run:

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bench.evidence.deletion import BUDGET
 from bench.evidence.planted import SEED, Case
 from bench.frame.rounds import Contestants, ratios, spread, times
 from headlight.comparison import EvidenceSpec
@@ -45,6 +46,11 @@ def calls(encoder: Encoder, query: str, texts: Sequence[str]) -> Contestants:
         SCORES: lambda: encoder.compare(query, texts),
         "with the late interaction score": lambda: encoder.compare(
             query, texts, late_interaction=True
+        ),
+        "with span evidence of words": evidence(method="span"),
+        "with contributions of words": evidence(method="contributions"),
+        f"with occlusion of at most {BUDGET} units": evidence(
+            method="occlusion", max_encodings=BUDGET
         ),
         EVIDENCE: evidence(method="late_interaction"),
         "with attention of words": evidence(method="attention"),

@@ -24,7 +24,7 @@ from headlight_model.texts.sentences import first_sentence, sentences
 from headlight_model.train.data import packages
 
 SEED = 29
-CASES = 150  # of each task and group
+CASES = 60  # of each task and group
 SMALLEST, LARGEST = 6, 10  # sentences of a passage
 LONG_WORD = 5  # letters; shorter words are often function words
 FEWEST_WORDS, MOST_WORDS = 6, 30  # of a query or a sentence

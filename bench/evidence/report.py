@@ -11,7 +11,7 @@ from matplotlib import pyplot as plt
 from bench.evidence import cost, planted
 from bench.evidence.chunking import GAIN, RIGHT_DOCUMENT
 from bench.evidence.deletion import RANDOM_ORDERS, SHARES
-from bench.evidence.methods import DEPTHS, RANDOM, shown
+from bench.evidence.methods import DEPTHS, LENGTHS, OTHERS, PLACES, RANDOM, shown
 from bench.frame.report import table
 from bench.serving.plots import save
 
@@ -54,16 +54,42 @@ def _planted(part: dict[str, Any]) -> list[str]:
         f'"{planted.DISJOINT}" query and answer have no word of {planted.LONG_WORD} or more '
         "letters in common;",
         f"words of one stem, or with the same first {planted.LONG_WORD} letters, count as common.",
-        "BM25 takes the sentences of the passage as its collection.",
+        "BM25 takes the sentences of the passage as its collection. Distinct: the passage was",
+        f"compared together with {OTHERS} passages of other cases. Passages that a model would",
+        "cut are left out.",
         f"{INTERVALS} SHA-256 of the cases: `{part['digest']}`.",
         "",
     ]
-    for task, about in planted.TASKS.items():
-        of_task = [row for row in rows if row["task"] == task]
-        lines += [f"### {task.capitalize()}", "", about, ""] if of_task else []
-        for group in dict.fromkeys(row["group"] for row in of_task):
-            lines += [*_hits([row for row in of_task if row["group"] == group]), ""]
-    return [*lines, *_no_better(rows), *LIMITS]
+    for model in dict.fromkeys(row["model"] for row in rows):
+        lines += [
+            f"### {model}",
+            "",
+            *_kinds([row for row in part["kinds"] if row["model"] == model]),
+        ]
+        for task, about in planted.TASKS.items():
+            of_task = [row for row in rows if (row["model"], row["task"]) == (model, task)]
+            lines += [f"{task.capitalize()}. {about}", ""] if of_task else []
+            for group in dict.fromkeys(row["group"] for row in of_task):
+                lines += [*_hits([row for row in of_task if row["group"] == group]), ""]
+    return [*lines, *_no_better(part["kinds"]), *LIMITS]
+
+
+def _kinds(rows: Rows) -> list[str]:
+    kinds = (*LENGTHS, *PLACES)
+    cells = [
+        (
+            *(row["name"], shown(row["all"]), shown(row["over random"], "+")),
+            *(f"{row[kind]['mean']:.2f}" for kind in kinds),
+        )
+        for row in sorted(rows, key=lambda row: -row["all"]["mean"])
+    ]
+    heading = ("method", "hit@1", "over random", *kinds)
+    return [
+        f"All {rows[0]['cases']} cases; and by thirds of the answer's length, and of its place:",
+        "",
+        *table(heading, cells),
+        "",
+    ]
 
 
 def _hits(rows: Rows) -> list[str]:
@@ -82,9 +108,9 @@ def _hits(rows: Rows) -> list[str]:
 def _no_better(rows: Rows) -> list[str]:
     """Return the methods whose gain over random may be none."""
     items = [
-        f"- {row['name']}, {row['task']}, {row['group']}: {shown(row['hit@1 over random'], '+')}"
+        f"- {row['model']}, {row['name']}: {shown(row['over random'], '+')}"
         for row in rows
-        if row["name"] != RANDOM and row["hit@1 over random"]["low"] <= 0
+        if row["name"] != RANDOM and row["over random"]["low"] <= 0
     ]
     none = ["- none"]
     return ["No better than random in hit@1 (the interval reaches 0):", "", *(items or none), ""]
@@ -93,36 +119,39 @@ def _no_better(rows: Rows) -> list[str]:
 LIMITS = [
     "Limits of these tasks:",
     "",
-    "- The model has 3.8 million weights. It was trained to match first sentences of docstrings",
+    "- docs-rope has 3.8 million weights. It was trained to match first sentences of docstrings",
     "  with words of code. It is no model of questions and answers.",
     "- A second sentence does not always continue the first. No reader would find every answer.",
     f"- Words of fewer than {planted.LONG_WORD} letters may be common in both groups. So BM25",
     "  finds some answers in the group without common words.",
     "- Distractors are drawn regardless of the words that they share with the query.",
-    "- Weights are sums over the tokens of a sentence. So long sentences have an advantage.",
+    "- Weights that are sums over the tokens of a sentence favour long sentences; per token, short",
+    "  ones. The columns by length show it.",
     "",
 ]
 
 
 def _deletion(part: dict[str, Any]) -> list[str]:
-    heading = ("task", "group", "method", "cases")
+    heading = ("model", "task", "group", "method", "cases")
     shares = [f"{share:.0%}" for share in (0, *SHARES)]
     rows = []
     for row in part["rows"]:
         points = [f"{point['mean']:.3f}" for point in row["curve"]]
         area = "" if row["name"] == RANDOM else shown(row["area"], "+")
-        rows.append((row["task"], row["group"], row["name"], str(row["cases"]), *points, area))
+        names = (row["model"], row["task"], row["group"], row["name"])
+        rows.append((*names, str(row["cases"]), *points, area))
     return [
         "## Deletion curves: do the words with the largest weights carry the score?",
         "",
         *_origin(part),
-        "The words of a passage are hidden, those with the largest weights first: no token sees",
-        f"them, and pooling leaves them out. Random: {RANDOM_ORDERS} random orders. Area: the mean",
-        f"distance below random from 0 to {SHARES[-1]:.0%} hidden; above 0 is better than random.",
+        "The tokens of the words with the largest weights are hidden first: no token sees them,",
+        "and pooling leaves them out. Each method hides as many tokens, whether its words are long",
+        f"or short. Random: {RANDOM_ORDERS} random orders of the words. Area: the mean distance",
+        f"below random from 0 to {SHARES[-1]:.0%} hidden; above 0 is better than random.",
         f"{INTERVALS} Occlusion hides one word at a time to find its weights, so it measures",
         "nearly what the curve measures.",
         "",
-        f"![Score of the passage over the share of hidden words]({part['picture']})",
+        f"![Score of the passage over the share of hidden tokens]({part['picture']})",
         "",
         *table((*heading, *shares, "area"), rows),
         "",
@@ -202,33 +231,45 @@ def _criterion(rows: Rows) -> Iterator[str]:
             yield ""
 
 
-COLOURS = {
-    "late_interaction": "#1b6ca8",
+DRAWN = {  # the best form of each method
+    "span": "#2a9d5c",
+    "contributions, per token": "#b3366b",
     "occlusion": "#c9772b",
+    "occlusion, per token, at most 16 encodings": "#e6b422",
+    "late interaction, distinct": "#1b6ca8",
     "attention": "#7a5195",
     RANDOM: "#888888",
 }
 
 
 def deletion_curves(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw the mean score over the share of hidden words, with its 95 % intervals."""
+    """Draw the mean score over the share of hidden tokens, with its 95 % intervals."""
+    models = list(dict.fromkeys(row["model"] for row in rows))
     panels = list(dict.fromkeys((row["task"], row["group"]) for row in rows))
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(3.6 * len(panels) + 0.8, 3.8), sharey=True, squeeze=False
+        len(models),
+        len(panels),
+        figsize=(3.6 * len(panels) + 0.8, 3.6 * len(models)),
+        sharey="row",
+        squeeze=False,
     )
     shares = [100 * share for share in (0.0, *SHARES)]
-    for axis, (task, group) in zip(axes[0], panels, strict=True):
-        for row in (each for each in rows if (each["task"], each["group"]) == (task, group)):
-            name, points = row["name"], row["curve"]
-            low, high = ([point[end] for point in points] for end in ("low", "high"))
-            means = [point["mean"] for point in points]
-            style = "o--" if name == RANDOM else "o-"
-            axis.plot(shares, means, style, color=COLOURS[name], label=name, markersize=4)
-            axis.fill_between(shares, low, high, color=COLOURS[name], alpha=0.12, linewidth=0)
-        axis.set_title(f"{task}:\n{group}", fontsize=10)
-        axis.set_xlabel("words hidden, %")
-        axis.grid(alpha=0.3)
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[0][0].set_ylabel("score of the passage")
-    axes[0][0].legend(fontsize=8)
+    for line, model in zip(axes, models, strict=True):
+        for axis, (task, group) in zip(line, panels, strict=True):
+            panel = (model, task, group)
+            for row in (e for e in rows if (e["model"], e["task"], e["group"]) == panel):
+                name, points = row["name"], row["curve"]
+                if name not in DRAWN:
+                    continue
+                low, high = ([point[end] for point in points] for end in ("low", "high"))
+                means = [point["mean"] for point in points]
+                style, colour = "o--" if name == RANDOM else "o-", DRAWN[name]
+                axis.plot(shares, means, style, color=colour, label=name, markersize=4)
+                axis.fill_between(shares, low, high, color=colour, alpha=0.1, linewidth=0)
+            axis.set_title(f"{model}, {task}:\n{group}", fontsize=10)
+            axis.set_xlabel("tokens hidden, %")
+            axis.grid(alpha=0.3)
+            axis.spines[["top", "right"]].set_visible(False)
+        line[0].set_ylabel("score of the passage")
+    axes[0][0].legend(fontsize=7)
     save(figure, path)

@@ -24,6 +24,7 @@ TOKEN = "give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"
 # Fields of a request or arguments of the client, in the words of a command line.
 FIELDS = {
     "evidence": "--method",
+    "evidence[*].max_encodings": "--max-encodings",
     "evidence[*].method": "--method",
     "evidence[*].unit": "--unit",
     "model": "--model",

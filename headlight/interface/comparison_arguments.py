@@ -6,14 +6,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
-from headlight.comparison import (
-    EVIDENCE_METHODS,
-    EVIDENCE_UNITS,
-    CompareSpec,
-    EvidenceMethod,
-    EvidenceSpec,
-)
+from headlight.comparison import EVIDENCE_UNITS, CompareSpec, EvidenceSpec
 from headlight.errors import InvalidInput, Phrase, Reason
+from headlight.evidence_methods import EVIDENCE_METHODS, METHODS, EvidenceMethod
 from headlight.interface.arguments import Input
 from headlight.interface.checked_specs import (
     INT32,
@@ -103,6 +98,7 @@ def _evidence(field: str, spec: EvidenceSpec, passages: int) -> EvidenceSpec:
         )
     if spec.top_k == 0:
         raise InvalidInput(f"{field}.top_k", Reason.NO_TOP_K, value=0)
+    _check_options(field, spec)
 
     def whole(one: int) -> int:
         return whole_number(one, INT32)
@@ -114,9 +110,32 @@ def _evidence(field: str, spec: EvidenceSpec, passages: int) -> EvidenceSpec:
             for at, passage in enumerate(spans)
         ),
         top_k=optional(f"{field}.top_k", spec.top_k, UINT32, Phrase.WHOLE_FROM_1),
+        max_encodings=optional(
+            f"{field}.max_encodings", spec.max_encodings, UINT32, Phrase.WHOLE_FROM_1
+        ),
         layers=each_as(f"{field}.layers", spec.layers, Phrase.WHOLE_NUMBERS, whole),
         heads=each_as(f"{field}.heads", spec.heads, Phrase.WHOLE_NUMBERS, whole),
     )
+
+
+def _check_options(field: str, spec: EvidenceSpec) -> None:
+    """Raise InvalidInput for an option that the method or its units do not have."""
+    for option, reason in (
+        ("per_token", Reason.NO_SUMS),
+        ("query_units", Reason.NO_QUERY_UNITS),
+        ("distinct", Reason.NOT_DISTINCT),
+    ):
+        names = [name for name, traits in METHODS.items() if traits.takes(option)]
+        if getattr(spec, option) and spec.method not in names:
+            raise InvalidInput(
+                f"{field}.{option}", reason, method=spec.method, names=", ".join(names)
+            )
+    if spec.max_encodings is None:
+        return
+    if spec.method != "occlusion" or spec.unit not in ("word", "token"):
+        raise InvalidInput(f"{field}.max_encodings", Reason.ONLY_OF_OCCLUSION)
+    if spec.max_encodings in (0, 1):
+        raise InvalidInput(f"{field}.max_encodings", Reason.FEW_ENCODINGS, value=spec.max_encodings)
 
 
 def check_pairs(spec: CompareSpec, query: object, passages: Sequence[object]) -> None:
@@ -127,7 +146,7 @@ def check_pairs(spec: CompareSpec, query: object, passages: Sequence[object]) ->
     """
     needing = {"late_interaction": spec.late_interaction, "matrix": spec.matrix is not None}
     for at, each in enumerate(spec.evidence):
-        needing[f"evidence[{at}].method"] = each.method in ("late_interaction", "terms")
+        needing[f"evidence[{at}].method"] = not METHODS[each.method].of_pairs
     for field, needs in needing.items():
         if needs:
             raise InvalidInput(field, Reason.READS_PAIRS)

@@ -473,8 +473,8 @@ class Encoder(abc.ABC):
             query: a text or ids.
             passages: texts or ids, any number from 1.
             late_interaction: also score by late interaction: `max_sim_mean`.
-            evidence: a method ("late_interaction", "occlusion", "attention"), an EvidenceSpec, or a
-                list of them; see `headlight.comparison`.
+            evidence: a method ("span", "contributions", "occlusion", "late_interaction",
+                "attention"), an EvidenceSpec, or a list of them; see `headlight.comparison`.
             matrix: "float32" or "float16": also return the cosine of each token of the query with
                 each of the passage; None: do not.
             matrix_max_bytes: refuse larger matrices; None: the service's limits alone.

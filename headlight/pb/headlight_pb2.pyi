@@ -100,6 +100,8 @@ class EvidenceMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EVIDENCE_METHOD_OCCLUSION: _ClassVar[EvidenceMethod]
     EVIDENCE_METHOD_ATTENTION: _ClassVar[EvidenceMethod]
     EVIDENCE_METHOD_TERMS: _ClassVar[EvidenceMethod]
+    EVIDENCE_METHOD_SPAN: _ClassVar[EvidenceMethod]
+    EVIDENCE_METHOD_CONTRIBUTIONS: _ClassVar[EvidenceMethod]
 INPUT_ROLE_UNSPECIFIED: InputRole
 INPUT_ROLE_QUERY: InputRole
 INPUT_ROLE_DOCUMENT: InputRole
@@ -161,6 +163,8 @@ EVIDENCE_METHOD_LATE_INTERACTION: EvidenceMethod
 EVIDENCE_METHOD_OCCLUSION: EvidenceMethod
 EVIDENCE_METHOD_ATTENTION: EvidenceMethod
 EVIDENCE_METHOD_TERMS: EvidenceMethod
+EVIDENCE_METHOD_SPAN: EvidenceMethod
+EVIDENCE_METHOD_CONTRIBUTIONS: EvidenceMethod
 
 class EncodeRequest(_message.Message):
     __slots__ = ("model", "inputs", "outputs", "truncation", "dry_run", "prompt_name", "prompt_text", "priority", "special_tokens", "empty_texts", "role")
@@ -812,20 +816,28 @@ class LateInteraction(_message.Message):
     def __init__(self) -> None: ...
 
 class EvidenceRequest(_message.Message):
-    __slots__ = ("method", "unit", "spans", "top_k", "layers", "heads")
+    __slots__ = ("method", "unit", "spans", "top_k", "layers", "heads", "per_token", "max_encodings", "query_units", "distinct")
     METHOD_FIELD_NUMBER: _ClassVar[int]
     UNIT_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
     TOP_K_FIELD_NUMBER: _ClassVar[int]
     LAYERS_FIELD_NUMBER: _ClassVar[int]
     HEADS_FIELD_NUMBER: _ClassVar[int]
+    PER_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    MAX_ENCODINGS_FIELD_NUMBER: _ClassVar[int]
+    QUERY_UNITS_FIELD_NUMBER: _ClassVar[int]
+    DISTINCT_FIELD_NUMBER: _ClassVar[int]
     method: EvidenceMethod
     unit: Unit
     spans: _containers.RepeatedCompositeFieldContainer[TextSpans]
     top_k: int
     layers: _containers.RepeatedScalarFieldContainer[int]
     heads: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, method: _Optional[_Union[EvidenceMethod, str]] = ..., unit: _Optional[_Union[Unit, str]] = ..., spans: _Optional[_Iterable[_Union[TextSpans, _Mapping]]] = ..., top_k: _Optional[int] = ..., layers: _Optional[_Iterable[int]] = ..., heads: _Optional[_Iterable[int]] = ...) -> None: ...
+    per_token: bool
+    max_encodings: int
+    query_units: bool
+    distinct: bool
+    def __init__(self, method: _Optional[_Union[EvidenceMethod, str]] = ..., unit: _Optional[_Union[Unit, str]] = ..., spans: _Optional[_Iterable[_Union[TextSpans, _Mapping]]] = ..., top_k: _Optional[int] = ..., layers: _Optional[_Iterable[int]] = ..., heads: _Optional[_Iterable[int]] = ..., per_token: bool = ..., max_encodings: _Optional[int] = ..., query_units: bool = ..., distinct: bool = ...) -> None: ...
 
 class SimilarityMatrix(_message.Message):
     __slots__ = ("dtype", "max_bytes")

@@ -55,7 +55,7 @@ from headlight.results import (
 )
 from headlight.runtime import local_results
 from headlight.runtime.bundle.bundle import Bundle
-from headlight.runtime.comparison.comparison_layout import scores
+from headlight.runtime.comparison.comparison_layout import check_additive, scores
 from headlight.runtime.encode_items import ItemResult, Selection
 from headlight.runtime.engine.engine import Engine
 from headlight.runtime.local_comparison import comparison_of, plan_of, selection_of
@@ -358,9 +358,11 @@ class LocalEncoder(Encoder):
                 with renamed(PASSAGE):
                     prepared += prepare(passages, passage_reading)
             output = self._description.score_output
+            check_additive(spec, self.engine.head, self.bundle.manifest.architecture.dim)
             plan = plan_of(spec, self.bundle.manifest, output, inputs, prepared)
             items = plan.items([each.item for each in prepared])
-            numbers = self._drive(compare(plan, items, self.select(**scores(output))))
+            selected = self.select(**scores(output))
+            numbers = self._drive(compare(plan, items, selected, self.engine.head))
             ref = self._description.ref
             return comparison_of(plan, prepared, numbers, ref, self.spelling)
 

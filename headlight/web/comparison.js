@@ -3,6 +3,14 @@
 // Offsets count code points, and JavaScript's strings UTF-16: texts are arrays of code points here.
 
 const METHODS = {
+  span: {
+    name: "Span",
+    said: "Weight: how similar this unit’s own vector is to the query. Of the passage’s one encoding, the unit’s tokens alone are averaged. It finds answers best.",
+  },
+  contributions: {
+    name: "Contributions",
+    said: "Weight: the part of the score that comes from this unit. With the other tokens, all sum to the score.",
+  },
   late_interaction: {
     name: "Late interaction",
     said: "Weight: the part of max-sim that comes from this unit. Each token of the query gives its largest cosine to the token of the passage that has it.",
@@ -83,18 +91,19 @@ const byTerms = () => comparing.method === "terms";
 const hasTerms = () => Boolean(evidenceOf(comparing.data.passages[0], "terms"));
 const ofPairs = () => comparing.data.similarity === "logit";
 
-/** Offers the contrast with each passage whose query has the same units: by occlusion, the effects can be subtracted. */
+/** Returns whether the method has weights of the query's units, which can be contrasted. */
+const contrasts = () => comparing.data.passages.length > 1 && Boolean(evidenceOf(comparing.data.passages[0], comparing.method).query) && (!ofPairs() || comparing.method === "occlusion");
+
+/** Offers the contrast with each passage whose query has the same units. */
 function drawContrasts() {
-  const { data } = comparing;
-  const can = ofPairs() && data.passages.length > 1 && evidenceOf(data.passages[0], "occlusion");
-  const options = can ? data.passages.map((_, at) => [String(at), `effect, less that on passage ${at + 1}`]) : [];
+  const options = comparing.data.passages.map((_, at) => [String(at), `effect, less that on passage ${at + 1}`]);
   byId("contrast").replaceChildren(...[["", "effect on the score"], ...options].map(([value, text]) => Object.assign(element("option", text), { value })));
   showContrasts();
 }
 
-/** Shows the choice of a contrast if the method is occlusion. */
+/** Shows the choice of a contrast if the method has one. */
 function showContrasts() {
-  byId("contrasts").hidden = byId("contrast").options.length < 2 || comparing.method !== "occlusion";
+  byId("contrasts").hidden = !contrasts();
 }
 
 /**
@@ -104,7 +113,7 @@ function showContrasts() {
 function queryOf(passage) {
   const { data, method, against } = comparing;
   const { query } = evidenceOf(passage, method);
-  if (against === null || method !== "occlusion") return query;
+  if (against === null || !contrasts()) return query;
   const other = evidenceOf(data.passages[against], method).query;
   if (JSON.stringify(query.units) !== JSON.stringify(other.units)) return null;
   return { units: query.units, weights: [...query.weights].map((weight, at) => weight - other.weights[at]) };
@@ -113,11 +122,11 @@ function queryOf(passage) {
 /** Draws the passages by the chosen method. */
 function drawPassages() {
   const { data, method } = comparing;
-  const weights = data.passages.flatMap((passage) => [...evidenceOf(passage, method).weights, ...(ofPairs() ? (queryOf(passage)?.weights ?? []) : [])]);
+  const weights = data.passages.flatMap((passage) => [...evidenceOf(passage, method).weights, ...(queryOf(passage)?.weights ?? [])]);
   const top = Math.max(1e-9, ...weights.map(Math.abs));
   comparing.passages = data.passages.map((passage, at) => passageOf(passage, at, top));
   byId("compared-passages").replaceChildren(...comparing.passages.map(({ item }) => item));
-  const contrasted = comparing.against === null || method !== "occlusion" ? "" : ` Of the query: its effect in this pair, less that with passage ${comparing.against + 1}: the part of the difference of both scores.`;
+  const contrasted = comparing.against === null || !contrasts() ? "" : ` Of the query: its effect with this passage, less that with passage ${comparing.against + 1}: the part of the difference of both scores.`;
   byId("method-said").textContent = ((ofPairs() && METHODS[method].ofPairs) || METHODS[method].said) + contrasted;
   showContrasts();
   byId("weight-top").textContent = spaced(top);
@@ -146,7 +155,8 @@ function passageOf(passage, at, top) {
   const match = element("p", undefined, "match");
   const { terms, special } = evidenceOf(passage, comparing.method);
   const others = special.length ? [othersPart(special)] : [];
-  const parts = ofPairs() ? [queryPart(passage, at, top), ...others, text] : [text, ...others];
+  const query = evidenceOf(passage, comparing.method).query ? [queryPart(passage, at, top)] : [];
+  const parts = ofPairs() ? [...query, ...others, text] : [...query, text, ...others];
   item.append(head, ...parts, ...(terms ? [termsPart(terms)] : []), match);
   match.hidden = ofPairs();
   return { item, points, marks, match };
@@ -278,7 +288,7 @@ function drawNumbers() {
     const passage = data.passages[at];
     const part = element("div", undefined, "numbers");
     const by = METHODS[method].name.toLowerCase();
-    const query = ofPairs() && queryOf(passage);
+    const query = queryOf(passage);
     if (query) part.append(weightsTable(`Weights of the query with passage ${at + 1} by ${by}`, "unit of the query", pointsOf(data.query.text), query));
     const { terms } = evidenceOf(passage, method);
     if (terms) part.append(numbersTable(`Terms of passage ${at + 1}`, ["term", "weight", "in the query", "in the passage"], terms.map(([piece, ...numbers]) => [pointsOf(piece).join(""), ...numbers.map(spaced)])));

@@ -10,7 +10,8 @@ import pytest
 
 from headlight import Client
 from headlight.cli.commands import main
-from headlight.comparison import UNIT_METHODS, Comparison
+from headlight.comparison import Comparison
+from headlight.evidence_methods import UNIT_METHODS
 from headlight.runtime import Runtime
 from headlight.web.comparison_page import comparison_page
 from tests import scorers

@@ -1,4 +1,4 @@
-"""docs/guides/explain.md: its commands and programs, run as printed."""
+"""docs/guides/explain.md and chunk-evidence.md: their commands and programs, run as printed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ import pytest
 
 from tests.system.processes import ROOT, Service
 
-PAGE = (ROOT / "docs/guides/explain.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+BLOCKS, CHUNK_BLOCKS = (
+    re.findall(
+        r"^```(\w*)\n(.*?)^```",
+        (ROOT / "docs/guides" / name).read_text(encoding="utf-8"),
+        re.DOTALL | re.MULTILINE,
+    )
+    for name in ("explain.md", "chunk-evidence.md")
+)
 SHELL = [code for kind, code in BLOCKS if kind == "sh"]
 PROGRAMS = [code for kind, code in BLOCKS if kind == "python"]
 PRINTED = [code for kind, code in BLOCKS if not kind]
@@ -73,6 +79,25 @@ def test_every_program_prints_numbers(
     program: str, environment: dict[str, str], rope: Service
 ) -> None:
     assert re.search(r"\d\.\d", run([sys.executable, "-c", program], environment, rope))
+
+
+def test_chunks_have_offsets_and_scores_in_the_shapes_of_stores(
+    environment: dict[str, str], rope: Service
+) -> None:
+    [(_, program)] = CHUNK_BLOCKS
+    out = run([sys.executable, "-c", program], environment, rope)
+    elastic, _, rest = out.rpartition("}\n{")
+    elastic, groups, objects = json.loads(elastic + "}"), *map(json.loads, f"{{{rest}".splitlines())
+    best = elastic["hits"]["hits"][0]
+    chunk = best["inner_hits"]["chunks"]["hits"]["hits"][0]
+    assert best["_id"] == "json"
+    assert "json.load" in chunk["_source"]["text"]
+    [marked] = chunk["highlight"]["chunks.text"]
+    assert "<em>json</em>" in marked
+    assert re.sub("</?em>", "", marked) == chunk["_source"]["text"]
+    point = groups["groups"][0]["hits"][0]
+    assert point["payload"]["start"] == chunk["_source"]["start"] == objects[0]["start"] > 600
+    assert point["score"] == pytest.approx(1 - objects[0]["_additional"]["distance"])
 
 
 def test_the_page_has_each_form() -> None:

@@ -68,7 +68,8 @@ def test_it_shows_what_grpc_returns(page: Browser, rope: Service) -> None:
         assert cosines is not None
         assert f"cosine {cosines[0]:.3f}".replace("-", "−") in match
     assert "read" in texts(page, ".matched")
-    assert texts(page, "#methods label") == ["Late interaction", "Attention"]
+    assert texts(page, "#methods label") == ["Span", "Late interaction", "Attention"]
+    assert page.evaluate("document.querySelector('#methods input').checked")
 
 
 def test_units_and_occlusion_are_asked_for(page: Browser, rope: Service) -> None:
@@ -76,7 +77,8 @@ def test_units_and_occlusion_are_asked_for(page: Browser, rope: Service) -> None
     choose(page, "#evidence-unit", "UNIT_SENTENCE")
     page.click("#occlusion")
     page.wait(ANSWERED)
-    assert texts(page, "#methods label") == ["Late interaction", "Occlusion", "Attention"]
+    names = ["Span", "Occlusion", "Late interaction", "Attention"]
+    assert texts(page, "#methods label") == names
     page.click("#methods label:nth-of-type(2)")
     page.click("#numbers")
     with Client(rope.target) as client:
@@ -167,7 +169,7 @@ def test_a_service_without_attention_compares_all_the_same(chromium: Browser) ->
         page.wait("document.querySelector('#card-part').checkVisibility()")
         assert not page.evaluate("document.querySelector('#tasks label').checkVisibility()")
         compare(page)
-        assert texts(page, "#methods label") == ["Late interaction"]
+        assert texts(page, "#methods label") == ["Span", "Late interaction"]
         assert len(texts(page, ".passage")) == len(PASSAGES)
 
 

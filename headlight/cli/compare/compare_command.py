@@ -25,7 +25,8 @@ from headlight.cli.shared_options import (
     connect,
 )
 from headlight.client.sync_client import Client
-from headlight.comparison import EVIDENCE_METHODS, Comparison, EvidenceMethod, EvidenceSpec
+from headlight.comparison import Comparison, EvidenceSpec
+from headlight.evidence_methods import EVIDENCE_METHODS, METHODS, EvidenceMethod
 from headlight.spec import Priority, ScoreOutput
 from headlight.web.comparison_page import comparison_page
 
@@ -105,11 +106,32 @@ def add_evidence(made: argparse.ArgumentParser) -> None:
         action="append",
         choices=[method.replace("_", "-") for method in EVIDENCE_METHODS],
         help=(
+            "span: how similar each part is to the query, the best to find an answer; "
+            "contributions: its part of the score; both of a model that pools by mean. "
             "late-interaction (default): what the query's tokens match; occlusion (default of a "
             "model that reranks): how far the score falls without a part, an encoding for each; "
             "attention: what the vector reads from, or the query's tokens of a pair, which is no "
             "explanation; terms (default of a sparse encoder): what each shared term adds to the "
             "score. Several times for several, in json and --html"
+        ),
+    )
+    group.add_argument(
+        "--per-token",
+        action="store_true",
+        help="divide weights that are sums by the tokens of the part: not of span and terms",
+    )
+    group.add_argument(
+        "--distinct",
+        action="store_true",
+        help="weigh down what the passages share: of late-interaction and contributions",
+    )
+    group.add_argument(
+        "--max-encodings",
+        type=positive,
+        metavar="N",
+        help=(
+            "of occlusion: hide at most N parts of each passage, sentences first, then the words "
+            "or tokens of the best"
         ),
     )
     group.add_argument(
@@ -134,8 +156,8 @@ def add_evidence(made: argparse.ArgumentParser) -> None:
         type=positive,
         metavar="N",
         help=(
-            "also show which parts of the query lift the best passage above the N-th, by "
-            "occlusion; only of a model that reranks"
+            "also show which parts of the query lift the best passage above the N-th, by the "
+            "first method that weighs them; of a model that reranks by occlusion"
         ),
     )
 
@@ -156,7 +178,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
         output = client.model().score_output
         methods = methods_of(arguments, named, output)
         comparison, passages = most_similar(client, arguments, methods, passages, output)
-    contrast = contrast_of(comparison, arguments.contrast)
+    contrast = contrast_of(comparison, arguments.contrast, contrasting(methods, output))
     texts = arguments.query, passages.texts, passages.places
     what = f"{count_text(len(passages.texts), 'passage')} beside a query"
     if is_paged(arguments):
@@ -184,6 +206,10 @@ def named_methods(arguments: argparse.Namespace) -> list[EvidenceMethod]:
     """Return the methods that the command names. Raises UsageError: text shows one method."""
     named: list[Any] = [each.replace("-", "_") for each in arguments.method or ()]
     methods: list[EvidenceMethod] = list(dict.fromkeys(named))
+    if arguments.max_encodings is not None and arguments.unit == "sentence":
+        raise UsageError("--max-encodings: is of --unit word or token; leave it out for sentences")
+    if arguments.per_token and methods and not any(METHODS[each].sums for each in methods):
+        raise UsageError("--per-token: is of methods whose weights are sums; leave it out of span")
     if len(methods) > 1 and not draws_alone(arguments) and arguments.format != "json":
         raise UsageError("--method: text shows one method; use --format json or --html for several")
     return methods
@@ -203,28 +229,41 @@ def methods_of(
         UsageError: the model cannot have them.
     """
     if output == "scores":
-        if "late_interaction" in named:
-            raise UsageError(
-                "--method late-interaction: this model reads the query and a passage together; "
-                "use occlusion or attention"
-            )
+        for each in named:
+            if not METHODS[each].of_pairs:
+                raise UsageError(
+                    f"--method {each.replace('_', '-')}: this model reads the query and a passage "
+                    "together; use occlusion or attention"
+                )
         methods = [*named] or ["occlusion"]
         return methods if arguments.contrast is None else [*dict.fromkeys([*methods, "occlusion"])]
-    if arguments.contrast is not None:
-        raise UsageError("--contrast: needs a model that reranks; this one compares vectors")
     usual: EvidenceMethod = "terms" if output == "sparse" else "late_interaction"
     methods = [*named] or [usual]
     if is_paged(arguments) and usual not in methods:
         methods.append(usual)
+    if arguments.contrast is not None and contrasting(methods, output) is None:
+        raise UsageError(
+            "--contrast: attention of a passage does not depend on the query; "
+            "add --method contributions or occlusion"
+        )
     return methods
 
 
-def contrast_of(comparison: Comparison, rank: int | None) -> RankedContrast | None:
+def contrasting(methods: Sequence[EvidenceMethod], output: ScoreOutput) -> EvidenceMethod | None:
+    """Return the method whose weights of the query a contrast takes; None: there is none."""
+    if output == "scores":
+        return "occlusion"
+    return next((each for each in methods if METHODS[each].query or each == "terms"), None)
+
+
+def contrast_of(
+    comparison: Comparison, rank: int | None, method: EvidenceMethod | None
+) -> RankedContrast | None:
     """Return why the best passage is above the one of a rank; None: it is not requested.
 
     Raises UsageError: there is no such passage.
     """
-    if rank is None:
+    if rank is None or method is None:
         return None
     if not 2 <= rank <= len(comparison):
         raise UsageError(
@@ -232,7 +271,8 @@ def contrast_of(comparison: Comparison, rank: int | None) -> RankedContrast | No
             f"{count_text(len(comparison), 'passage')} are shown; name 2 to {len(comparison)}"
         )
     best, other = comparison.passages[0], comparison.passages[rank - 1]
-    return RankedContrast(rank, best.score, other.score, comparison.contrast(best, other))
+    contrast = comparison.contrast(best, other, method=method)
+    return RankedContrast(rank, best.score, other.score, contrast, method)
 
 
 def is_paged(arguments: argparse.Namespace) -> bool:
@@ -268,7 +308,17 @@ def most_similar(
     output: ScoreOutput,
 ) -> tuple[Comparison, Passages]:
     """Return the comparison with the passages to show, the most similar first."""
-    evidence = [EvidenceSpec(method=method, unit=arguments.unit) for method in methods]
+    evidence = [
+        EvidenceSpec(
+            method=method,
+            unit=arguments.unit,
+            per_token=arguments.per_token and METHODS[method].sums,
+            max_encodings=arguments.max_encodings if method == "occlusion" else None,
+            query_units=arguments.contrast is not None and METHODS[method].query,
+            distinct=arguments.distinct and METHODS[method].distinct,
+        )
+        for method in methods
+    ]
 
     def compare(some: Passages, **outputs: Any) -> Comparison:
         arguments.places = some.places  # of errors

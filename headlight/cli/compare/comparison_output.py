@@ -15,11 +15,11 @@ from headlight.comparison import (
     Comparison,
     Contrast,
     Evidence,
-    EvidenceMethod,
     MatchedTerms,
     PassageComparison,
     UnitWeights,
 )
+from headlight.evidence_methods import METHODS, EvidenceMethod
 from headlight.results import Floats, TokenList
 from headlight.web.page import JOINERS
 
@@ -28,19 +28,6 @@ QUERY_TITLE = "query: "
 MOST_TERMS = 10
 MOST_OTHERS = 6  # tokens of a pair that are of neither text; a chat template has a hundred
 BRIGHT = 4  # colours of `COLOURS` from this one on have black letters
-MEANINGS: dict[EvidenceMethod, str] = {
-    "late_interaction": "late interaction: its part of max-sim",
-    "occlusion": "occlusion: how far the score falls without it",
-    "attention": "attention: what the vector reads from; attention is not an explanation",
-    "terms": (
-        "terms: a term's weight in the query times that in the passage; all sum to their dot "
-        "product"
-    ),
-}
-OF_PAIR = (
-    "attention: what the query's tokens read from, of a decoder the passage's; "
-    "attention is not an explanation"
-)
 
 
 class RankedContrast(NamedTuple):
@@ -50,12 +37,14 @@ class RankedContrast(NamedTuple):
         rank: of the other.
         score, other_score: those of the best and of the other.
         contrast: of both.
+        method: of the evidence that is contrasted.
     """
 
     rank: int
     score: float
     other_score: float
     contrast: Contrast
+    method: EvidenceMethod
 
 
 class Part(NamedTuple):
@@ -122,8 +111,10 @@ def comparison_text(
             lines += listed([others_text(evidence.special, passage.tokens)])
         blocks.append("\n".join(lines))
     if contrast is not None:
-        lines = [contrast_text(contrast), *marked(contrast.contrast.query, query, QUERY_TITLE)]
-        lines += listed(extremes(contrast.contrast.query, query, best))
+        lines = [contrast_text(contrast)]
+        if contrast.method != "terms":
+            lines += marked(contrast.contrast.query, query, QUERY_TITLE)
+        lines += listed(extremes(contrast.contrast, query, best))
         blocks.append("\n".join(lines))
     method = comparison.passages[0].evidence[0].method
     meanings = legend(comparison.similarity, method, unit, best, top, colour)
@@ -179,17 +170,18 @@ def contrast_text(contrast: RankedContrast) -> str:
     )
 
 
-def extremes(units: UnitWeights, text: str, count: int) -> list[str]:
-    """Return the units with the largest weights above 0, and the least below 0, with weights."""
+def extremes(contrast: Contrast, text: str, count: int) -> list[str]:
+    """Return the units or terms with the largest weights above 0, and the least below 0."""
+    weights, characters = contrast.weights, contrast.query.characters
+    labels = contrast.terms or [text[span.start : span.end] for span in characters]
 
     def listed(title: str, order: Sequence[int]) -> str:
-        spans = [(units.characters[at], units.weights[at]) for at in order]
-        parts = (f"{plain(text[span.start : span.end])} {weight:+.3f}" for span, weight in spans)
+        parts = (f"{plain(labels[at])} {weights[at]:+.3f}" for at in order)
         return f"{title}: {', '.join(parts) or 'nothing'}"
 
-    order = units.largest(len(units.units))
-    for_it = [at for at in order if units.weights[at] > 0][:count]
-    against = [at for at in reversed(order) if units.weights[at] < 0][:count]
+    order = contrast.largest(len(labels))
+    for_it = [at for at in order if weights[at] > 0][:count]
+    against = [at for at in reversed(order) if weights[at] < 0][:count]
     return [listed("for it", for_it), listed("against it", against)]
 
 
@@ -206,7 +198,7 @@ def legend(
     pairs = similarity == LOGIT
     if method == "terms":
         yield f"score: {similarity}"
-        yield f"weight by {MEANINGS[method]}"
+        yield f"weight by {METHODS[method].title}: {METHODS[method].meaning}"
         return
     if pairs:
         yield "score: logit of the query and the passage, read as a pair"
@@ -219,7 +211,8 @@ def legend(
         yield f"colours: weight of each {unit} from 0 {ramp}{RESET} to {top:.3f}; bold: {most}"
     else:
         yield f"**marked**: {most}"
-    yield f"weight by {OF_PAIR if pairs and method == 'attention' else MEANINGS[method]}"
+    traits = METHODS[method]
+    yield f"weight by {traits.title}: {traits.of_pairs if pairs else traits.meaning}"
 
 
 def parts_of(evidence: Evidence | UnitWeights, text: str, best: int, top: float) -> list[Part]:
@@ -351,10 +344,19 @@ def comparison_json(
     if contrast is not None:
         fields["contrast"] = {
             "rank": contrast.rank,
+            "method": contrast.method,
             "difference": shortest(contrast.contrast.difference),
-            "query": units_json(contrast.contrast.query, query, best),
+            **contrasted_json(contrast.contrast, query, best),
         }
     return fields
+
+
+def contrasted_json(contrast: Contrast, query: str, best: int) -> dict[str, object]:
+    """Return the units of a contrast with their weights, or its terms."""
+    if not contrast.terms:
+        return {"query": units_json(contrast.query, query, best)}
+    rows = zip(contrast.terms, numbers(contrast.weights), strict=True)
+    return {"terms": [{"piece": piece, "weight": weight} for piece, weight in rows]}
 
 
 def units_json(units: Evidence | UnitWeights, text: str, best: int) -> dict[str, object]:

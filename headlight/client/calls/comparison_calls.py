@@ -20,6 +20,7 @@ from headlight.comparison import (
 )
 from headlight.description import ModelDescription
 from headlight.errors import InvalidInput, Reason, renamed
+from headlight.evidence_methods import METHODS
 from headlight.interface.arguments import Input, Reading
 from headlight.interface.comparison_arguments import PASSAGE, QUERY, checked_request
 from headlight.outputs.contract import require
@@ -73,6 +74,9 @@ class Compared(ListWork[pb.CompareRequest]):
         queries = max(queries, model.query_tokens)
         evidence_bytes = (3 if pairs else 1) * EVIDENCE_BYTES + MATCH_BYTES * queries
         item_bytes = PASSAGE_BYTES + len(spec.evidence) * evidence_bytes
+        of_query = sum(each.query_units for each in spec.evidence)
+        rests = sum(METHODS[each.method].rest for each in spec.evidence)
+        item_bytes += (of_query + rests) * EVIDENCE_BYTES + of_query * UNIT_BYTES * queries
         item_bytes += sum(
             TERM_BYTES * min(each.top_k or USUAL, USUAL)
             for each in spec.evidence

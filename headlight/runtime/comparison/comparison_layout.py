@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
 from headlight.comparison import MAX_SIM, MEASURES, CompareSpec, EvidenceSpec
 from headlight.description import ModelDescription
 from headlight.errors import InvalidInput, Reason
+from headlight.evidence_methods import METHODS
 from headlight.outputs.maps.resolved_spec import ATTENTION, is_one_token
 from headlight.outputs.maps.token_units import Places, Units, pooled_token
 from headlight.outputs.scores import ALL
@@ -22,6 +23,7 @@ from headlight.runtime.comparison.evidence_units import (
     NO_TOKENS,
     EvidenceUnits,
     compared_tokens,
+    cut_at,
     pair_tokens,
     query_units,
     single_tokens,
@@ -30,7 +32,7 @@ from headlight.runtime.comparison.evidence_units import (
 from headlight.runtime.comparison.late_interaction import BLOCK
 from headlight.runtime.encode_items import EncodeItem
 from headlight.runtime.plans.plan import OccludedUnit
-from headlight.runtime.values import Ids, Tokenized
+from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.spec import (
     NUMBER_BYTES,
     AttentionSpec,
@@ -43,14 +45,14 @@ from headlight.spec import (
 FLOAT_BYTES = 4
 NUMBERS_OF_TERM = 3  # its weight in the query and in the passage, and their product
 UNIT_ROWS, MANY_VECTORS, TERMS = TokensSpec(normalize=True), MultiVectorSpec(), SparseSpec()
+POOLED_ROWS = TokensSpec()
+ADDITIVE = (None, "cosine", "dot")  # similarities that are sums over the tokens of a mean
 SCORED_BY: dict[ScoreOutput, Any] = {
     "pooled": True,
     "scores": ALL,
     "sparse": TERMS,
     "multi_vector": MANY_VECTORS,
 }
-# Evidence of models without a vector of a text.
-INSTEAD_OF_ATTENTION = {"sparse": "terms", "multi_vector": "late_interaction"}
 
 
 class PlannedUnits(NamedTuple):
@@ -58,25 +60,32 @@ class PlannedUnits(NamedTuple):
 
     Attributes:
         passage: those of the passage.
-        query: those of the query, if the model reads both as a pair.
-        special: of attention within a pair, its other tokens; of late interaction of a model of
-            many vectors, the passage's.
+        query: those of the query, if the model reads both as a pair, or if they were requested.
+        special: of attention within a pair, its other tokens; of contributions, and of late
+            interaction of a model of many vectors, the passage's.
+        finer: units that those of the passage with the largest weights are divided into, until
+            `EvidenceSpec.max_encodings` are hidden; None: they are not divided.
     """
 
     passage: EvidenceUnits
     query: EvidenceUnits | None = None
     special: EvidenceUnits | None = None
+    finer: EvidenceUnits | None = None
 
     @property
-    def hidden(self) -> list[EvidenceUnits]:
-        """Units that occlusion hides, in their order."""
+    def sides(self) -> list[EvidenceUnits]:
+        """Units of the passage, and those of the query if there are any."""
         return [self.passage] if self.query is None else [self.passage, self.query]
 
-    def returned(self, spec: EvidenceSpec) -> list[tuple[int, EvidenceUnits]]:
-        """Return how many units of each kind an answer has, and all units of that kind."""
+    def returned(self, spec: EvidenceSpec) -> list[tuple[int, int]]:
+        """Return the most units of each kind that an answer has, and the most of their tokens."""
         most = sys.maxsize if spec.top_k is None else spec.top_k
-        found = [(min(most, len(units)), units) for units in self.hidden]
-        return found if self.special is None else [*found, (len(self.special), self.special)]
+        counts = [(min(most, len(units)), units.most_tokens(most)) for units in self.sides]
+        if self.finer is not None and spec.max_encodings is not None:
+            counts[0] = min(most, spec.max_encodings), len(self.finer.tokens)
+        if self.special is not None:
+            counts.append((len(self.special), len(self.special.tokens)))
+        return counts
 
 
 class PlannedPassage(NamedTuple):
@@ -86,13 +95,18 @@ class PlannedPassage(NamedTuple):
         compared: int64 [p], the tokens that late interaction compares; none of a pair.
         units: the units of each requested evidence.
         length: tokens of the passage.
+        left_out: the number of its first tokens that pooling leaves out.
         attending: int64 [q], of a pair: the tokens whose attention is evidence.
+        rarity: float32 [length], inverse document frequency of each token among the passages;
+            None: not requested.
     """
 
     compared: Ids
     units: tuple[PlannedUnits, ...] = ()
     length: int = 0
+    left_out: int = 0
     attending: Ids = NO_TOKENS
+    rarity: Floats | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,6 +124,8 @@ class ComparisonLayout:
         vectors: output with the vectors that late interaction compares.
         output: the output that gives the score.
         most_terms: of the evidence by terms of one passage.
+        query_length, query_left_out: of the query, as those of `PlannedPassage`.
+        normalize: whether pooled vectors have unit length.
     """
 
     spec: CompareSpec
@@ -120,6 +136,9 @@ class ComparisonLayout:
     measure: str = "cosine"
     vectors: str = "tokens"
     most_terms: int = 0
+    query_length: int = 0
+    query_left_out: int = 0
+    normalize: bool = False
 
     @property
     def of_pairs(self) -> bool:
@@ -157,6 +176,18 @@ class ComparisonLayout:
                     numbers += len(self.query)
         return numbers * FLOAT_BYTES + self.matrix_bytes
 
+    def hidden_tokens(self, lengths: Sequence[int]) -> int:
+        """Return the most tokens of all items with hidden units; `lengths`: of the whole items."""
+        first = sum([lengths[unit.item] for unit in self.occluded])
+        skipped = 0 if self.of_pairs else 1
+        divided = [
+            (each.max_encodings - len(units.passage)) * lengths[place + skipped]
+            for place, passage in enumerate(self.passages)
+            for each, units in zip(self.spec.evidence, passage.units, strict=True)
+            if units.finer is not None and each.max_encodings is not None
+        ]
+        return first + sum(divided)
+
     def check_max_bytes(self) -> None:
         """Raise InvalidInput if the matrices are larger than the request allows."""
         size, most = self.matrix_bytes, self.spec.matrix_max_bytes
@@ -170,7 +201,8 @@ class ComparisonLayout:
                 item.placed(attention=mean_row(len(item.ids), each.attending))
                 for item, each in zip(items, self.passages, strict=True)
             ]
-        if not self.spec.token_vectors or self.vectors != "tokens":
+        compares = self.spec.token_vectors and self.vectors == "tokens"
+        if self.spec.token_rows or not compares:
             return list(items)
         rows = [self.query, *(each.compared for each in self.passages)]
         return [item.placed(tokens=own) for item, own in zip(items, rows, strict=True)]
@@ -195,26 +227,60 @@ def comparison_outputs(spec: CompareSpec, model: ModelDescription) -> dict[str, 
     """Return the outputs to request of query and passages, as keywords of `Runtime.select`.
 
     Raises:
-        InvalidInput: the model has no vector of a text, and evidence is its attention.
+        InvalidInput: the model does not have a method of evidence.
     """
+    for at, each in enumerate(spec.evidence):
+        _check_method(("evidence", at, "method"), each, model)
     attention = next((each for each in spec.evidence if each.method == "attention"), None)
-    pairs, without = model.reranks, INSTEAD_OF_ATTENTION.get(model.score_output)
-    if attention is not None and without is not None:
-        field = "evidence", spec.evidence.index(attention), "method"
-        raise InvalidInput(field, Reason.NO_POOLED_ATTENTION, method=without)
     vectors = {"multi_vector": MANY_VECTORS} if model.multi_vector_dim else {"tokens": UNIT_ROWS}
     return {
         **scores(model.score_output),
         **(vectors if spec.token_vectors else {}),
+        **({"tokens": POOLED_ROWS} if spec.token_rows else {}),
         **({} if term_evidence(spec) is None else {"sparse": TERMS}),
         "attention": None
         if attention is None
         else AttentionSpec(
             layers=attention.layers,
             heads=attention.heads,
-            reduce=("head_mean", "layer_mean", *(() if pairs else ("pooling_weights",))),
+            reduce=("head_mean", "layer_mean", *(() if model.reranks else ("pooling_weights",))),
         ),
     }
+
+
+def _check_method(field: Path, spec: EvidenceSpec, model: ModelDescription) -> None:
+    """Raise InvalidInput if the model does not have a method."""
+    method, traits = spec.method, METHODS[spec.method]
+    instead = traits.instead.get(model.score_output)
+    if instead is not None:
+        raise InvalidInput(field, Reason.NO_POOLED_METHOD, method=method, instead=instead)
+    if not traits.token_rows:
+        return
+    if model.pooling != "mean":
+        raise InvalidInput(field, Reason.POOLS_OTHERWISE, method=method, pooling=model.pooling)
+    if "spans" not in model.outputs:
+        raise InvalidInput(field, Reason.DENSE_UNKNOWN, method=method)
+    if traits.rest and model.similarity not in ADDITIVE:
+        why = f"the {model.similarity} distance"
+        raise InvalidInput(field, Reason.NOT_ADDITIVE, why=why)
+
+
+class Head(Protocol):
+    """The layers behind pooling."""
+
+    def __call__(self, vectors: Floats, /) -> Floats:
+        """Apply them: float32 [N, dim] -> [N, pooled_dim]."""
+
+    def is_affine(self, dim: int) -> bool:
+        """Return whether they map a mean to the mean of what they map."""
+
+
+def check_additive(spec: CompareSpec, head: Head, dim: int) -> None:
+    """Raise InvalidInput if contributions were requested, and layers behind pooling mix tokens."""
+    for at, each in enumerate(spec.evidence):
+        if each.method == "contributions" and not head.is_affine(dim):
+            field = "evidence", at, "method"
+            raise InvalidInput(field, Reason.NOT_ADDITIVE, why="an activation behind pooling")
 
 
 def evidence_names(spec: CompareSpec) -> dict[Path, Path]:
@@ -265,43 +331,130 @@ def layout_of(
         )
         return ComparisonLayout(spec, NO_TOKENS, passages, occluded, output, measure)
     many = manifest.architecture.multi_vector_dim > 0
+    query = inputs[0]
+    plan = _Units(spec, manifest, measure)
+    of_query = plan.of_query(query, values[0])
     planned, hidden = list[PlannedPassage](), list[OccludedUnit]()
+    for each, units in zip(spec.evidence, of_query, strict=True):
+        if each.method == "occlusion" and units is not None:
+            hidden += occluded_units(0, units, query, "query")
     for place, (tokenized, value) in enumerate(zip(inputs[1:], values[1:], strict=True)):
-        text = value if isinstance(value, str) else None
-        compared, found = compared_tokens(tokenized), list[PlannedUnits]()
+        compared = compared_tokens(tokenized)
+        found = plan.of_passage(place, tokenized, value, compared, of_query)
+        for each, of_method in zip(spec.evidence, found, strict=True):
+            if each.method == "occlusion":
+                passage = f"passages[{place}]"
+                hidden += occluded_units(place + 1, of_method.passage, tokenized, passage)
         matched = matched_tokens(tokenized) if many else compared
-        made = dict[tuple[object, ...], EvidenceUnits]()  # methods often have the same units
-        for at, each in enumerate(spec.evidence):
-            if each.method == "terms":
-                found.append(PlannedUnits(EvidenceUnits(NO_TOKENS, NO_TOKENS)))
-                continue
-            hides = each.method == "occlusion"
-            tokens = compared
-            if hides and measure != MAX_SIM:
-                tokens = _without_pooled(compared, manifest.pooling, tokenized)
-            key = each.unit, each.spans[place : place + 1], len(tokens)
-            if key not in made:
-                made[key] = units_of(each, place, tokenized, text, tokens, f"evidence[{at}]")
-            special = None
-            if many and each.method == "late_interaction":
-                special = single_tokens(len(tokenized.ids), [compared])
-            found.append(PlannedUnits(made[key], special=special))
-            if hides:
-                hidden += _occluded_units(place, made[key], tokenized)
-        planned.append(PlannedPassage(matched, tuple(found), len(tokenized.ids)))
-    query = matched_tokens(inputs[0]) if many else compared_tokens(inputs[0])
+        length, left_out = len(tokenized.ids), tokenized.left_out
+        planned.append(PlannedPassage(matched, tuple(found), length, left_out))
+    if any(each.distinct and each.method == "late_interaction" for each in spec.evidence):
+        rarities = token_rarities([each.ids for each in inputs[1:]])
+        planned = [each._replace(rarity=own) for each, own in zip(planned, rarities, strict=True)]
     terms = term_evidence(spec)
     most = 0 if terms is None else min(terms.top_k or USUAL, manifest.architecture.vocab_size)
     return ComparisonLayout(
         spec,
-        query,
+        matched_tokens(query) if many else compared_tokens(query),
         tuple(planned),
         tuple(hidden),
         output,
         measure,
         "multi_vector" if many else "tokens",
         min(most, USUAL),
+        len(query.ids),
+        query.left_out,
+        manifest.normalize,
     )
+
+
+class _Units:
+    """The units of evidence of one comparison without pairs."""
+
+    def __init__(self, spec: CompareSpec, manifest: Manifest, measure: str) -> None:
+        self._evidence, self._manifest, self._measure = spec.evidence, manifest, measure
+
+    def of_query(self, tokenized: Tokenized, value: object) -> list[EvidenceUnits | None]:
+        """Return the query's units of each evidence; None: they were not requested."""
+        text = value if isinstance(value, str) else None
+        return [
+            query_units(each, tokenized, text, self._tokens(each, tokenized), f"evidence[{at}]")
+            if each.query_units
+            else None
+            for at, each in enumerate(self._evidence)
+        ]
+
+    def of_passage(
+        self,
+        place: int,
+        tokenized: Tokenized,
+        value: object,
+        compared: Ids,
+        of_query: Sequence[EvidenceUnits | None],
+    ) -> list[PlannedUnits]:
+        """Return the units of each evidence of one passage."""
+        text, found = value if isinstance(value, str) else None, list[PlannedUnits]()
+        made = dict[tuple[object, ...], EvidenceUnits]()  # methods often have the same units
+        for at, (each, query) in enumerate(zip(self._evidence, of_query, strict=True)):
+            if not METHODS[each.method].units:
+                found.append(PlannedUnits(EvidenceUnits(NO_TOKENS, NO_TOKENS)))
+                continue
+            tokens = self._tokens(each, tokenized, compared)
+            key = each.unit, each.spans[place : place + 1], len(tokens)
+            if key not in made:
+                made[key] = units_of(each, place, tokenized, text, tokens, f"evidence[{at}]")
+            passage, finer = divided(each, made[key], place, tokenized, text)
+            many = self._manifest.architecture.multi_vector_dim > 0
+            special = None
+            if METHODS[each.method].rest or (many and each.method == "late_interaction"):
+                special = single_tokens(len(tokenized.ids), [compared])
+            found.append(PlannedUnits(passage, query, special, finer))
+        return found
+
+    def _tokens(self, spec: EvidenceSpec, tokenized: Tokenized, compared: Ids | None = None) -> Ids:
+        """Return the tokens that belong to units."""
+        tokens = compared_tokens(tokenized) if compared is None else compared
+        if spec.method != "occlusion" or self._measure == MAX_SIM:
+            return tokens
+        return _without_pooled(tokens, self._manifest.pooling, tokenized)
+
+
+def divided(
+    spec: EvidenceSpec, units: EvidenceUnits, place: int, tokenized: Tokenized, text: str | None
+) -> tuple[EvidenceUnits, EvidenceUnits | None]:
+    """Return the units to hide first, and those that some of them are then divided into.
+
+    Args:
+        spec: the requested evidence.
+        units: all of one passage.
+        place: index of the passage.
+        tokenized: the passage, with its tokens.
+        text: the passage; None: it was given as ids, which have no sentences.
+    """
+    most, info = spec.max_encodings, tokenized.info
+    if most is None or info is None or len(units) <= most:
+        return units, None
+    coarse = units
+    if text is not None:
+        sentences = dataclasses.replace(spec, unit="sentence")
+        coarse = units_of(sentences, place, tokenized, text, units.tokens, "")
+        units = cut_at(units, coarse, info)
+    first = coarse.runs(most // 2)
+    return (units.runs(most), None) if len(first) < 2 else (first, units)
+
+
+def token_rarities(passages: Sequence[Ids]) -> list[Floats]:
+    """Return the inverse document frequency of each token among passages, as BM25 has it.
+
+    Of a single passage, all are 1.
+    """
+    count = len(passages)
+    if count == 1:
+        return [np.ones(len(passages[0]), np.float32)]
+    each = np.concatenate([np.unique(ids) for ids in passages])
+    known, within = np.unique(each, return_counts=True)
+    rarity = np.log1p((count - within + 0.5) / (within + 0.5)).astype(np.float32)
+    return [rarity[np.searchsorted(known, ids)] for ids in passages]
 
 
 def matched_tokens(tokenized: Tokenized) -> Ids:
@@ -329,10 +482,13 @@ def _pairs(
                 _without_pooled(side, manifest.pooling, tokenized) if hides else side
                 for side in sides
             )
+            every = units_of(each, place, tokenized, texts[1], passage, f"evidence[{at}]")
+            of_passage, finer = divided(each, every, place, tokenized, texts[1])
             units = PlannedUnits(
-                units_of(each, place, tokenized, texts[1], passage, f"evidence[{at}]"),
-                query_units(each, tokenized, texts[0], query),
+                of_passage,
+                query_units(each, tokenized, texts[0], query, "query"),
                 None if hides else single_tokens(len(tokenized.ids), sides),
+                finer,
             )
             if not hides and not len(sides[later]):
                 field = f"passages[{place}]" if later else "query"
@@ -340,7 +496,7 @@ def _pairs(
             found.append(units)
             if hides:
                 hidden += [
-                    OccludedUnit(place, tokens) for side in units.hidden for tokens in side.each()
+                    OccludedUnit(place, tokens) for side in units.sides for tokens in side.each()
                 ]
         planned.append(PlannedPassage(NO_TOKENS, tuple(found), attending=sides[later]))
     return tuple(planned), tuple(hidden)
@@ -354,13 +510,14 @@ def _without_pooled(tokens: Ids, pooling: str, tokenized: Tokenized) -> Ids:
     return np.delete(tokens, np.flatnonzero(tokens == vector))
 
 
-def _occluded_units(place: int, units: EvidenceUnits, tokenized: Tokenized) -> list[OccludedUnit]:
-    occluded, first = (
-        [OccludedUnit(place + 1, tokens) for tokens in units.each()],
-        tokenized.left_out,
-    )
+def occluded_units(
+    item: int, units: EvidenceUnits, tokenized: Tokenized, field: str
+) -> list[OccludedUnit]:
+    """Return what to hide of an item. Raises InvalidInput if nothing is left to pool."""
+    first = tokenized.left_out
+    occluded = [OccludedUnit(item, tokens) for tokens in units.each()]
     pooled = len(tokenized.ids) - first  # at most
     for unit in occluded:
         if len(unit.tokens) >= pooled == sum([token >= first for token in unit.tokens]):
-            raise InvalidInput(f"passages[{place}]", Reason.SINGLE_UNIT)
+            raise InvalidInput(field, Reason.SINGLE_UNIT)
     return occluded

@@ -40,6 +40,12 @@ class EvidenceUnits:
         """int64 [units], the number of tokens of each."""
         return np.diff(self.starts, append=len(self.tokens))
 
+    def most_tokens(self, count: int) -> int:
+        """Return the most tokens of so many of the units."""
+        if count >= len(self):
+            return len(self.tokens)
+        return int(np.sort(self.sizes)[len(self) - count :].sum())
+
     def each(self) -> tuple[tuple[int, ...], ...]:
         """Return the tokens of each unit."""
         tokens, bounds = self.tokens.tolist(), [*self.starts.tolist(), len(self.tokens)]
@@ -55,12 +61,79 @@ class EvidenceUnits:
             return np.zeros(0, np.float32)
         return np.add.reduceat(weights[self.tokens], self.starts)
 
+    def means(self, rows: Floats) -> Floats:
+        """Return the mean of the rows of each unit's tokens: float32 [units, D].
+
+        Args:
+            rows: float32 [n, D], of every token of the passage.
+        """
+        if not len(self):
+            return np.zeros((0, rows.shape[1]), np.float32)
+        sums = np.add.reduceat(rows[self.tokens].astype(np.float64), self.starts)
+        return (sums / self.sizes[:, None]).astype(np.float32)
+
+    def part(self, begin: int, end: int) -> EvidenceUnits:
+        """Return the units from `begin` to before `end`."""
+        bounds = [*self.starts.tolist(), len(self.tokens)]
+        first, last = bounds[begin], bounds[end]
+        characters = None if self.characters is None else self.characters[:, begin:end]
+        return EvidenceUnits(self.tokens[first:last], self.starts[begin:end] - first, characters)
+
+    def runs(self, most: int) -> EvidenceUnits:
+        """Return at most so many units: runs of neighbours, of about as many each."""
+        if len(self) <= most:
+            return self
+        firsts = np.arange(most) * len(self) // most
+        characters = self.characters
+        if characters is not None:
+            lasts = np.append(firsts[1:], len(self)) - 1
+            ends = characters[1, lasts]
+            characters = np.stack([characters[0, firsts], ends, np.zeros_like(ends)])
+        return EvidenceUnits(self.tokens, self.starts[firsts], characters)
+
     def chosen(self, order: Ids) -> EvidenceUnits:
         """Return some units, in this order."""
         units, characters = self.each(), self.characters
         parts = [np.array(units[at], np.int64) for at in order.tolist()]
         places = None if characters is None else characters[:, order]
         return EvidenceUnits(np.concatenate([NO_TOKENS, *parts]), _starts(parts), places)
+
+
+def joined(parts: Sequence[EvidenceUnits]) -> EvidenceUnits:
+    """Return the units of several parts, one after the other."""
+    ends = np.cumsum([0, *(len(each.tokens) for each in parts)])
+    places = [each.characters for each in parts if each.characters is not None]
+    return EvidenceUnits(
+        np.concatenate([NO_TOKENS, *(each.tokens for each in parts)]),
+        np.concatenate(
+            [NO_TOKENS, *(each.starts + end for each, end in zip(parts, ends[:-1], strict=True))]
+        ),
+        np.concatenate(places, axis=1) if places else None,
+    )
+
+
+def divided_further(
+    units: EvidenceUnits, finer: EvidenceUnits, weights: Floats, most: int
+) -> EvidenceUnits:
+    """Divide the units with the largest weights, until there were so many units in all.
+
+    What is too many becomes runs of neighbours.
+
+    Args:
+        units: those that were hidden.
+        finer: parts of them, of the same tokens.
+        weights: float32 [units].
+        most: units of both kinds.
+    """
+    left = most - len(units)
+    bounds = np.searchsorted(finer.starts, [*units.starts, len(finer.tokens)]).tolist()
+    parts = [units.part(at, at + 1) for at in range(len(units))]
+    for at in largest(weights, len(units)).tolist():
+        inside = finer.part(bounds[at], bounds[at + 1])
+        if len(inside) > 1 < left:
+            parts[at] = inside.runs(left)
+            left -= len(parts[at])
+    return joined(parts)
 
 
 def largest(weights: Floats, count: int) -> Ids:
@@ -86,13 +159,15 @@ def pair_tokens(tokenized: Tokenized) -> tuple[Ids, Ids]:
     return tokens[~second], tokens[second]
 
 
-def query_units(spec: EvidenceSpec, tokenized: Tokenized, text: str, tokens: Ids) -> EvidenceUnits:
-    """Return the units of the query in a pair; of given spans, which are a passage's, it is one."""
+def query_units(
+    spec: EvidenceSpec, tokenized: Tokenized, text: str | None, tokens: Ids, field: str
+) -> EvidenceUnits:
+    """Return the units of the query; of given spans, which are a passage's, it is one."""
     if spec.unit != "span":
-        return units_of(spec, 0, tokenized, text, tokens, "query")
-    if not len(tokens):
-        return EvidenceUnits(tokens, tokens, _characters(()))
-    return EvidenceUnits(tokens, np.zeros(1, np.int64), _characters([Span(0, len(text))]))
+        return units_of(spec, 0, tokenized, text, tokens, field)
+    spans = None if text is None else [Span(0, len(text))][: len(tokens)]
+    starts = np.zeros(min(1, len(tokens)), np.int64)
+    return EvidenceUnits(tokens, starts, None if spans is None else _characters(spans))
 
 
 def single_tokens(length: int, others: Sequence[Ids]) -> EvidenceUnits:
@@ -132,10 +207,21 @@ def units_of(
         return _sentences(sentence_spans(text) or (Span(0, len(text)),), info, tokens)
     else:
         return _spans(f"{field}.spans[{place}].spans", spec.spans[place], text, info, tokens)
+    return _between(tokens, starts, info)
+
+
+def _between(tokens: Ids, starts: Ids, info: TokenList) -> EvidenceUnits:
+    """Return the units that begin at these places of `tokens`."""
     begins, ends = np.array(info.starts)[tokens], np.array(info.ends)[tokens]
     last = np.append(starts[1:], len(tokens))[: len(starts)] - 1  # a text may have no units
     characters = np.stack([begins[starts], ends[last], np.zeros_like(starts)])
     return EvidenceUnits(tokens, starts, characters)
+
+
+def cut_at(units: EvidenceUnits, others: EvidenceUnits, info: TokenList) -> EvidenceUnits:
+    """Return units of a text that are cut where one of the others, of the same tokens, begins."""
+    starts = np.union1d(units.starts, others.starts)
+    return units if len(starts) == len(units) else _between(units.tokens, starts, info)
 
 
 def _sentences(spans: Sequence[Span], info: TokenList, tokens: Ids) -> EvidenceUnits:

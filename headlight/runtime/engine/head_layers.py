@@ -10,6 +10,7 @@ from headlight.runtime.providers.session import Session
 from headlight.runtime.values import Floats
 
 NOT_FINITE = "a result is not finite"
+SPREAD, AFFINE = 8.0, 1e-4  # of the numbers tried; the relative rounding of fp32 over a layer
 MOST_VECTORS = 1024  # run at once; bounds their memory
 
 
@@ -26,9 +27,22 @@ class HeadLayers:
         """
         self._session, self._faults, self._title = session, faults, title
         self._exists = session is not None
+        self._affine: bool | None = None if self._exists else True
 
     def __bool__(self) -> bool:
         return self._exists
+
+    def is_affine(self, dim: int) -> bool:
+        """Return whether they map the mean of vectors to the mean of what they map.
+
+        So do Dense layers without an activation. It is tried with two vectors, once.
+        """
+        if self._affine is None:
+            pair = np.random.default_rng(0).normal(scale=SPREAD, size=(2, dim)).astype(np.float32)
+            one, other, middle = self(np.stack([*pair, pair.mean(axis=0)]))
+            least = AFFINE * max(1.0, float(np.abs([one, other]).max()))
+            self._affine = bool(np.abs((one + other) / 2 - middle).max() <= least)
+        return self._affine
 
     def close(self) -> None:
         """Give the memory of the graph back. Later calls raise."""

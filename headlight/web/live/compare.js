@@ -9,11 +9,17 @@ const reranks = () => card.description.info.labels?.length === 1 && !card.descri
 /** Returns whether the model is compared by its sparse vectors. */
 const sparse = () => card.description.info.task === "sparse";
 
-/** Returns the methods to ask for; attention is evidence only of a service that has it, and of a vector or a pair. */
+/** Returns whether span vectors and contributions can be asked for: the model averages token vectors, and has Dense layers known. */
+function averages() {
+  const { pooling, outputs = [] } = card.description.info;
+  return pooling === "mean" && outputs.includes("spans") && outputs.includes("pooled");
+}
+
+/** Returns the methods to ask for, the best first; attention is evidence only of a service that has it, and of a vector or a pair. */
 function compareMethods(occlusion) {
   const { outputs = [] } = card.description.info;
   if (sparse()) return ["TERMS", ...(occlusion ? ["OCCLUSION"] : [])];
-  const first = reranks() ? ["OCCLUSION"] : ["LATE_INTERACTION", ...(occlusion ? ["OCCLUSION"] : [])];
+  const first = reranks() ? ["OCCLUSION"] : [...(averages() ? ["SPAN"] : []), ...(occlusion ? ["OCCLUSION"] : []), "LATE_INTERACTION"];
   const attends = outputs.includes("attention") && (reranks() || outputs.includes("pooled"));
   return [...first, ...(attends ? ["ATTENTION"] : [])];
 }

@@ -18,6 +18,7 @@ from headlight.comparison import (
     UnitWeights,
 )
 from headlight.description import ModelDescription
+from headlight.evidence_methods import METHODS
 from headlight.interface.arguments import Input
 from headlight.outputs.contract import malformed, numbers_of, require
 from headlight.pb import headlight_pb2 as pb
@@ -100,12 +101,17 @@ class ExpectedComparison:
         query = self.query_tokens(response)
         check_places("query_tokens", response.query_tokens, 0 if query is None else len(query))
         return [
-            self._passage(response, each, given, first)
+            self._passage(response, each, given, first, 0 if query is None else len(query))
             for each, given in zip(compared, passages, strict=True)
         ]
 
     def _passage(
-        self, response: pb.CompareResponse, message: pb.PassageComparison, given: Input, first: int
+        self,
+        response: pb.CompareResponse,
+        message: pb.PassageComparison,
+        given: Input,
+        first: int,
+        query_length: int,
     ) -> PassageComparison:
         spec, field = self.spec, f"passages[{message.index}]"
         tokens = self.tokens(message.item, given, f"{field}.item")
@@ -126,7 +132,9 @@ class ExpectedComparison:
             shape = (queries, len(message.tokens))
             matrix = finite_numbers(f"{field}.matrix", message.matrix, shape, spec.matrix)
         evidence = [
-            self._evidence(f"{field}.evidence[{at}]", requested, each, given, count, queries)
+            self._evidence(
+                f"{field}.evidence[{at}]", requested, each, given, count, queries, query_length
+            )
             for at, (requested, each) in enumerate(
                 zip(spec.evidence, message.evidence, strict=True)
             )
@@ -153,6 +161,7 @@ class ExpectedComparison:
         given: Input,
         count: int,
         queries: int,
+        query_length: int,
     ) -> Evidence:
         require(message.HasField("terms") == (requested.method == "terms"), f"{field} has terms")
         if requested.method == "terms":
@@ -160,17 +169,21 @@ class ExpectedComparison:
             return Evidence("terms", (), (), weights, terms=terms)
         weighted = self._weighted(field, requested.top_k, message, count, texts_of(given)[-1:])
         query = special = None
-        if self.model.reranks:
+        pairs = self.model.reranks
+        if of_query := pairs or requested.query_units:
+            tokens, text = (count, given) if pairs else (query_length, self.query)
             query = self._weighted(
-                f"{field}.query", requested.top_k, message.query, count, texts_of(given)[:1]
+                f"{field}.query", requested.top_k, message.query, tokens, texts_of(text)[:1]
             )
-        of_rest = (self.model.reranks and requested.method == "attention") or (
-            self.model.multi_vector_dim > 0 and requested.method == "late_interaction"
+        of_rest = (
+            METHODS[requested.method].rest
+            or (pairs and requested.method == "attention")
+            or (self.model.multi_vector_dim > 0 and requested.method == "late_interaction")
         )
         if of_rest:
             special = self._weighted(f"{field}.special", None, message.special, count, ())
         has = message.HasField("query"), message.HasField("special")
-        require(has == (self.model.reranks, of_rest), f"{field} has other sides than a pair has")
+        require(has == (of_query, of_rest), f"{field} has other sides than were requested")
         matched, cosines = tuple(message.matched_tokens), None
         if requested.method == "late_interaction":
             if len(matched) not in (0, queries) or max(matched, default=-1) >= count:

@@ -36,6 +36,10 @@ def _evidence_spec(field: str, message: pb.EvidenceRequest) -> EvidenceSpec:
         top_k=message.top_k if message.HasField("top_k") else None,
         layers=tuple(message.layers),
         heads=tuple(message.heads),
+        per_token=message.per_token,
+        max_encodings=message.max_encodings if message.HasField("max_encodings") else None,
+        query_units=message.query_units,
+        distinct=message.distinct,
     )
 
 
@@ -52,6 +56,10 @@ def evidence_requests(spec: CompareSpec, passages: range) -> list[pb.EvidenceReq
             top_k=each.top_k,
             layers=each.layers,
             heads=each.heads,
+            per_token=each.per_token,
+            max_encodings=each.max_encodings,
+            query_units=each.query_units,
+            distinct=each.distinct,
         )
         for each in spec.evidence
     ]

@@ -45,6 +45,8 @@ def test_a_small_run_reports_every_task_group_and_method(tmp_path: Path) -> None
     report = out.read_text(encoding="utf-8")
     assert report.count("\n## ") == 4
     assert all(f"| {method} |" in report for method in METHODS)
+    names = [row["name"] for row in run["deletion"]["rows"]]
+    assert names[: len(names) // (2 * len(TASKS))] == [*dict.fromkeys(names)]
     assert out.with_suffix(".png").stat().st_size > 0
 
 

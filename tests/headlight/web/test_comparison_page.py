@@ -12,7 +12,7 @@ import re
 
 import pytest
 
-from headlight.comparison import UNIT_METHODS
+from headlight.evidence_methods import UNIT_METHODS
 from headlight.runtime import Runtime
 from headlight.web.comparison_page import comparison_page
 

@@ -11,6 +11,7 @@ import pytest
 
 from headlight.comparison import CompareSpec
 from headlight.errors import InvalidInput
+from headlight.evidence_methods import EVIDENCE_METHODS
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
 from headlight.runtime.comparison.comparison_layout import ComparisonLayout, comparison_outputs
@@ -218,10 +219,10 @@ REFUSED: dict[str, tuple[pb.CompareRequest, str, str]] = {
         "is empty",
     ),
     "many tokens": (of(*[1900] * 100), "passages", "have more than 131072 tokens together"),
-    "four methods": (
-        of(1, evidence=[LATE, HIDE, ATTEND, LATE, LATE]),
+    "more than all methods": (
+        of(1, evidence=[LATE] * (len(EVIDENCE_METHODS) + 1)),
         "evidence",
-        "has 5 entries; give at most 4",
+        "has 7 entries; give at most 6",
     ),
     "twice": (of(1, evidence=[HIDE, HIDE]), "evidence[1].method", "occlusion is requested twice"),
     "method": (of(1, evidence=[pb.EvidenceRequest(method=9)]), "evidence[0].method", "9 is not"),  # type: ignore[arg-type]

@@ -100,6 +100,21 @@ GRPC: dict[str, Exchange] = {
         passages=[{"text": TEXT}],
         evidence=[{"unit": "UNIT_SPAN", "spans": [SPANS]}, EVIDENCE[2] | {"layers": [-1]}],
     ),
+    "compare-parts": compare(
+        evidence=[
+            {"method": "EVIDENCE_METHOD_SPAN", "unit": "UNIT_WORD"},
+            {
+                "method": "EVIDENCE_METHOD_CONTRIBUTIONS",
+                "unit": "UNIT_WORD",
+                "per_token": True,
+                "query_units": True,
+            },
+            {"method": "EVIDENCE_METHOD_OCCLUSION", "unit": "UNIT_WORD", "max_encodings": 2},
+        ],
+    ),
+    "compare-parts-refused": compare(
+        evidence=[{"method": "EVIDENCE_METHOD_SPAN", "per_token": True}]
+    ),
     "compare-dry": compare(dry_run=True, late_interaction={}, matrix={}),
     "occlude-target": occlude(target_text=OTHER),
     "stream-compare": stream(one={"compare": compare().requests[0]}),
@@ -468,6 +483,17 @@ HTTP: dict[str, Exchange] = {
             "matrix": {},
             "evidence": EVIDENCE,
             "sort": True,
+        },
+    ),
+    "json-compare-parts": post(
+        "/v1/compare",
+        {
+            "query": {"text": OTHER},
+            "passages": [{"text": each} for each in PASSAGES],
+            "evidence": [
+                {"method": "EVIDENCE_METHOD_SPAN", "unit": "UNIT_SENTENCE", "query_units": True},
+                {"method": "EVIDENCE_METHOD_CONTRIBUTIONS", "unit": "UNIT_TOKEN"},
+            ],
         },
     ),
     "json-occlude": post("/v1/occlude", {"input": {"text": TEXT}, "target_text": OTHER}),

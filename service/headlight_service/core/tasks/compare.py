@@ -19,6 +19,7 @@ from headlight.interface.scoring import pair_names
 from headlight.refusals import Path
 from headlight.runtime.comparison.comparison_layout import (
     SCORED_BY,
+    check_additive,
     evidence_names,
     layout_of,
     scores,
@@ -83,7 +84,8 @@ class Compare:
     ) -> Work:
         """Choose the tokens to compare and to hide."""
         manifest = model.runtime.bundle.manifest
-        output = model.description.score_output
+        output, head = model.description.score_output, model.runtime.engine.head
+        check_additive(request.spec, head, manifest.architecture.dim)
         layout = layout_of(request.spec, manifest, output, slices.inputs, request.inputs)
         if not request.dry_run:
             layout.check_max_bytes()
@@ -100,6 +102,7 @@ class Compare:
             layout,
             items,
             model.select(SCORES[output]),
+            head,
             most_tokens=model.limits.max_request_tokens // WAVES,
         )
         return Work(
@@ -110,6 +113,6 @@ class Compare:
             lambda room: ("passages", {"fits": ""}),
             details=layout,
             check_size=check_size,
-            wave_tokens=sum([len(items[unit.item].ids) for unit in layout.occluded]),
+            wave_tokens=layout.hidden_tokens([len(each.ids) for each in items]),
             intermediate_bytes=held,
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from headlight.comparison import EVIDENCE_METHODS, CompareSpec
+from headlight.comparison import CompareSpec
 from headlight.errors import InvalidInput, Reason, renamed
+from headlight.evidence_methods import EVIDENCE_METHODS
 from headlight.interface.comparison_arguments import (
     check_pairs,
     checked_comparison,

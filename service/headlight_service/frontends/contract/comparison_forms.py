@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import orjson
 from numpy.typing import NDArray
 
@@ -15,7 +14,6 @@ from headlight.outputs.contract import numbers_of
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
 from headlight.runtime.comparison.comparison_layout import NUMBERS_OF_TERM, ComparisonLayout
-from headlight.runtime.comparison.evidence_units import EvidenceUnits
 from headlight.runtime.comparison.passage_comparison import (
     EvidenceNumbers,
     PassageNumbers,
@@ -239,9 +237,9 @@ def _index_bytes(layout: ComparisonLayout) -> int:
         PASSAGE_BYTES
         + sum(
             EVIDENCE_BYTES
-            + (_tokens(count, units) + count + len(layout.query)) * INTEGER_BYTES
+            + (tokens + count + len(layout.query)) * INTEGER_BYTES
             + count * SPAN_BYTES
-            for count, units in _counts(layout, place)
+            for count, tokens in _counts(layout, place)
         )
         for place in range(len(layout.passages))
     )
@@ -253,8 +251,8 @@ def _json_bytes(layout: ComparisonLayout, encoding: NumberEncoding) -> int:
     for place, passage in enumerate(layout.passages):
         shapes = list[list[int]]()
         size += JSON_PASSAGE_BYTES
-        for count, units in _counts(layout, place):
-            integers = _tokens(count, units) + count + queries
+        for count, tokens in _counts(layout, place):
+            integers = tokens + count + queries
             size += JSON_EVIDENCE_BYTES + integers * JSON_INTEGER_BYTES + count * JSON_SPAN_BYTES
             shapes += [[count], [queries]]
         shapes += [[layout.most_terms]] * NUMBERS_OF_TERM
@@ -271,21 +269,14 @@ def _term_bytes(layout: ComparisonLayout, spelling: Spelling | None, integer_byt
     return len(layout.passages) * (spelled + most * integer_bytes)
 
 
-def _counts(layout: ComparisonLayout, place: int) -> list[tuple[int, EvidenceUnits]]:
-    """Return the number of units that an answer has, and all units, of each kind of evidence."""
+def _counts(layout: ComparisonLayout, place: int) -> list[tuple[int, int]]:
+    """Return the most units that an answer has of each kind of evidence, and their tokens."""
     units = layout.passages[place].units
     return [
         counted
         for spec, each in zip(layout.spec.evidence, units, strict=True)
         for counted in each.returned(spec)
     ]
-
-
-def _tokens(count: int, units: EvidenceUnits) -> int:
-    """Return the most tokens of so many of the units."""
-    if count == len(units):
-        return len(units.tokens)
-    return int(np.sort(units.sizes)[len(units) - count :].sum())
 
 
 def _too_large(size: int, most: int, passages: int) -> InvalidInput:

@@ -13,8 +13,9 @@ import pytest
 
 from headlight.cli.commands import main
 from headlight.cli.compare import compare_command
-from headlight.comparison import UNIT_METHODS, EvidenceSpec
+from headlight.comparison import EvidenceSpec
 from headlight.errors import InvalidInput
+from headlight.evidence_methods import UNIT_METHODS
 from headlight.runtime import Runtime
 from tests.headlight.conftest import Pipe
 
@@ -92,10 +93,37 @@ def test_json_has_every_weight_and_match(run: Run, runtime: Runtime) -> None:
             assert shown["best"] == evidence.largest(2)
             for unit in shown["units"]:
                 assert unit["text"] == found["text"][unit["start"] : unit["end"]]
-        cosines = [match["cosine"] for match in found["evidence"][0]["matches"]]
+        late = UNIT_METHODS.index("late_interaction")
+        cosines = [match["cosine"] for match in found["evidence"][late]["matches"]]
         np.testing.assert_array_equal(
-            np.array(cosines, np.float32), passage.evidence[0].matched_cosines
+            np.array(cosines, np.float32), passage.evidence[late].matched_cosines
         )
+
+
+def test_options_reach_the_evidence_and_a_contrast_is_of_the_first_that_weighs_the_query(
+    run: Run, runtime: Runtime
+) -> None:
+    options = ["--method=attention", "--method=contributions", "--method=occlusion"]
+    options += ["--per-token", "--distinct", "--max-encodings=2", "--contrast=2"]
+    answer = json.loads(run(QUERY, *options, "--format", "json")[1])
+    specs = [
+        EvidenceSpec(method="attention", per_token=True),
+        EvidenceSpec(method="contributions", per_token=True, distinct=True, query_units=True),
+        EvidenceSpec(method="occlusion", per_token=True, max_encodings=2, query_units=True),
+    ]
+    expected = compared(runtime, evidence=specs)
+    for found, passage in zip(answer["passages"], expected, strict=True):
+        for shown, evidence in zip(found["evidence"], passage.evidence, strict=True):
+            weights = [unit["weight"] for unit in shown["units"]]
+            np.testing.assert_array_equal(np.array(weights, np.float32), evidence.weights)
+    contrast = expected.contrast(*expected.passages[:2], method="contributions")
+    assert answer["contrast"]["method"] == "contributions"
+    assert answer["contrast"]["difference"] == pytest.approx(contrast.difference, rel=1e-5)
+    weights = [unit["weight"] for unit in answer["contrast"]["query"]["units"]]
+    np.testing.assert_array_equal(np.array(weights, np.float32), contrast.weights)
+    out = run(QUERY, "--method=contributions", "--contrast=2")[1]
+    assert "1 above 2: " in out
+    assert "weight by contributions: its part of the score" in out
 
 
 def test_top_shows_the_most_similar_alone(run: Run, runtime: Runtime) -> None:
@@ -152,6 +180,22 @@ def test_a_page_and_no_text_is_written(run: Run, tmp_path: Path) -> None:
             [QUERY, "--passage-prompt-name", "x"],
             "a",
             "--passage-prompt-name: is not a prompt of this model",
+        ),
+        (
+            [QUERY, "--method=occlusion", "--max-encodings=1"],
+            "a",
+            "--max-encodings: is 1; hide at least 2 units",
+        ),
+        (
+            [QUERY, "--max-encodings=9", "--unit=sentence"],
+            "a",
+            "--max-encodings: is of --unit word or token; leave it out",
+        ),
+        ([QUERY, "--method=span", "--per-token"], "a", "--per-token: is of methods whose weights"),
+        (
+            [QUERY, "--method=attention", "--contrast=2"],
+            "a\nb",
+            "--contrast: attention of a passage does not depend on the query; add --method",
         ),
         ([QUERY, "--html", "c.txt"], "a", "--html: c.txt must end in .html or .htm"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -97,6 +98,25 @@ def test_a_fitting_answer_is_decoded() -> None:
     assert second.evidence[0].characters == ()
     assert second.matrix is not None
     assert second.matrix.shape == (2, 2)
+
+
+def test_requested_units_of_the_query_are_missed() -> None:
+    specs = (dataclasses.replace(SPEC.evidence[0], query_units=True), SPEC.evidence[1])
+    spec = dataclasses.replace(SPEC, evidence=specs)
+    found = answer()
+    with pytest.raises(BadAnswer, match=r"evidence\[0\]"):
+        ExpectedComparison(MODEL, "", QUERY, spec).decode(found, PASSAGES, 0)
+    for each in found.passages:
+        each.evidence[0].query.units.tokens.extend((0, 1))
+        each.evidence[0].query.weights.CopyFrom(floats(2))
+        spans = [pb.TextSpan(start=0, end=1), pb.TextSpan(start=2, end=3)]
+        each.evidence[0].query.characters.extend(spans)
+    first = ExpectedComparison(MODEL, "", QUERY, spec).decode(found, PASSAGES, 0)[0]
+    assert first.evidence[0].query is not None
+    assert first.evidence[0].query.units == ((0,), (1,))
+    found.passages[0].evidence[0].query.units.tokens[1] = 2  # the query has two tokens
+    with pytest.raises(BadAnswer, match="do not name tokens of 2"):
+        ExpectedComparison(MODEL, "", QUERY, spec).decode(found, PASSAGES, 0)
 
 
 def no_matrix(message: Any) -> None:
@@ -292,5 +312,5 @@ def test_special_tokens_beside_occlusion_are_refused() -> None:
     spec = CompareSpec(evidence=(EvidenceSpec(method="occlusion", unit="token"),))
     changed = of_pair()
     evidence_in(changed).method = pb.EVIDENCE_METHOD_OCCLUSION
-    with pytest.raises(BadAnswer, match="other sides than a pair has"):
+    with pytest.raises(BadAnswer, match="other sides than were requested"):
         ExpectedComparison(RERANKER, "", "a b", spec).decode(changed, [("a b", "c")], 0)

@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from headlight import Span
-from headlight.comparison import CompareSpec, EvidenceMethod, EvidenceSpec, EvidenceUnit
+from headlight.comparison import CompareSpec, EvidenceSpec, EvidenceUnit
+from headlight.evidence_methods import METHODS, UNIT_METHODS, EvidenceMethod
 from headlight.results import ModelRef
 from headlight.runtime import Runtime
 from headlight.runtime.comparison.comparison_layout import ComparisonLayout, comparison_outputs
@@ -26,12 +27,12 @@ from tests.service.fakes import FakeRuntime
 
 LARGE = 1 << 30
 TEXTS = ["join paths", "Read it. Then close it!", "a", "one two " * 15]
-METHODS: tuple[EvidenceMethod, ...] = ("late_interaction", "occlusion", "attention")
+OF_PAIRS: tuple[EvidenceMethod, ...] = ("occlusion", "attention")
 UNITS: tuple[EvidenceUnit, ...] = ("token", "word", "sentence", "span")
 Form = CompareForm | JsonCompareForm
 
 
-def specs(methods: Sequence[EvidenceMethod] = METHODS) -> list[CompareSpec]:
+def specs(methods: Sequence[EvidenceMethod] = UNIT_METHODS) -> list[CompareSpec]:
     found = [CompareSpec()]
     if "late_interaction" in methods:
         found.append(CompareSpec(late_interaction=True, matrix="float16"))
@@ -42,6 +43,16 @@ def specs(methods: Sequence[EvidenceMethod] = METHODS) -> list[CompareSpec]:
         )
         matrix: RowType | None = "float32" if "late_interaction" in methods else None
         found.append(CompareSpec(evidence=evidence, matrix=matrix, sort=top_k == 1))
+    for most, top_k in itertools.product((2, 5), (None, 3)):
+        options = (
+            EvidenceSpec(method="occlusion", max_encodings=most, top_k=top_k, query_units=True),
+            *(
+                EvidenceSpec(method=method, query_units=METHODS[method].query, top_k=top_k)
+                for method in methods
+                if method != "occlusion"
+            ),
+        )
+        found.append(CompareSpec(evidence=options))
     return found
 
 
@@ -77,7 +88,7 @@ async def test_no_answer_is_larger_than_reserved(
     if pairs:
         inputs = [Pair(TEXTS[0], each) for each in TEXTS[1:]]
     async with serving(cast(FakeRuntime, ranking if pairs else runtime)) as service:
-        for spec in specs(METHODS[1:] if pairs else METHODS):
+        for spec in specs(OF_PAIRS if pairs else UNIT_METHODS):
             made_of = comparison_outputs(spec, (ranking if pairs else runtime).model())
             outputs = OutputSpec(**made_of, token_info=spec.details)
             request = ComparisonRequest(inputs, outputs, spec=spec, truncation="cut_end")

@@ -1,7 +1,6 @@
 #!/bin/sh
-# Builds the CPU image, with a bundle inside, without a container engine or a registry: a base made by debootstrap, built
-# upon by buildah. Then starts it like a pod: read-only root, writable /tmp, another user without
-# capabilities; and sends it a request.
+# Builds the CPU image, with a bundle inside, by build.sh. Then starts it like a pod: read-only root,
+# writable /tmp, another user without capabilities; and sends it a request.
 #   deploy/image/try.sh PYTHON BUNDLE [cpu|gpu]
 # Needs root and `apt-get install buildah debootstrap`; leaves the image in STORE (build/image-try).
 # PYTHON has Headlight's client. For gpu it also checks that CUDA's libraries are found, and then
@@ -11,36 +10,15 @@ set -eu
 python="$1"
 bundle="$(cd "$2" && pwd)"
 variant="${3:-cpu}"
-root="$(cd "$(dirname "$0")/../.." && pwd)"
-store="${STORE:-$root/build/image-try}"
-base=localhost/debian:12-slim
-image="localhost/headlight:try-$variant"
 port=50091
-
-for name in buildah debootstrap setpriv unshare; do
-  command -v "$name" >/dev/null || { echo "try.sh: $name is missing: apt-get install buildah debootstrap" >&2; exit 2; }
+image="localhost/headlight:try-$variant"
+for name in setpriv unshare; do
+  command -v "$name" >/dev/null || { echo "try.sh: $name is missing" >&2; exit 2; }
 done
-test "$(id -u)" = 0 || { echo "try.sh: has to be root, for debootstrap and mounts" >&2; exit 2; }
-mkdir -p "$store"
-export BUILDAH_ISOLATION=chroot
-buildah() { command buildah --root "$store/store" --runroot "$store/run" "$@"; }
+# shellcheck source=deploy/image/build.sh
+. "$(dirname "$0")/build.sh"
 
-# debian:12-slim is debootstrap's smallest set too. The machine's trusted certificates are copied,
-# because the package index may need a private one.
-if ! test -e "$store/base/.made"; then
-  rm -rf "$store/base"
-  debootstrap --variant=minbase --include=ca-certificates bookworm "$store/base" http://deb.debian.org/debian >"$store/debootstrap.log"
-  cp /usr/local/share/ca-certificates/*.crt "$store/base/usr/local/share/ca-certificates/" 2>/dev/null || true
-  chroot "$store/base" update-ca-certificates >/dev/null
-  chroot "$store/base" apt-get clean
-  touch "$store/base/.made"
-fi
-from="$(buildah from scratch)"
-buildah add --quiet "$from" "$store/base" /
-buildah commit --quiet "$from" "$base"
-buildah rm "$from" >/dev/null
-buildah bud --quiet -f "$root/deploy/image/Dockerfile" --build-arg "BASE=$base" --build-arg "VARIANT=$variant" --build-context "bundle=$bundle" \
-  --build-arg "REVISION=$(git -C "$root" rev-parse HEAD)" --build-arg "CREATED=$(git -C "$root" log -1 --format=%cI)" -t "$image" "$root"
+build_image "$variant" "$image" --build-context "bundle=$bundle"
 buildah images "$image"
 
 container="$(buildah from "$image")"

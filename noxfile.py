@@ -573,9 +573,12 @@ def image_check(session: nox.Session) -> None:
 
 @alone("image-try")
 def image_try(session: nox.Session) -> None:
-    """Build the CPU image with buildah on a base by debootstrap, and serve: root, Debian."""
+    """Build the CPU image with buildah on a base by debootstrap, and serve: root, Debian.
+
+    `-- export`: also the variant `export`, which fills a volume with a model by its name.
+    """
     bundle(session)
-    session.run(str(IMAGE / "try.sh"), str(PYTHON), BUNDLE, external=True)
+    session.run(str(IMAGE / "try.sh"), str(PYTHON), BUNDLE, *session.posargs, external=True)
 
 
 @with_tools("lock")

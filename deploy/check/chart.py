@@ -22,7 +22,7 @@ SAME: dict[str | None, str] = {
     },
     "hub-model": "deploy/examples/hub-model",
 }
-HOOK = "helm.sh/hook"
+HOOK, NAMESPACE = "helm.sh/hook", "headlight"
 SUFFIX = re.compile(r"-[a-z0-9]{10}\Z")  # of a ConfigMap by Kustomize: a digest of its content
 # By design: Helm has a namespace by an option, a checksum in place of the suffix, own labels.
 DIFFERENT = ("namespace", "annotations", "labels", "creationTimestamp")
@@ -43,19 +43,27 @@ def render(given: Mapping[str, Any], name: str = "headlight") -> list[Manifest]:
         helm_python.HelmError: the values are not those of the schema, or a template fails.
     """
     with Chart.load(CHART) as chart:
-        texts = chart.render(dict(given), name=name, namespace="headlight")
-    return [
+        texts = chart.render(dict(given), name=name, namespace=NAMESPACE)
+    manifests = [
         document
         for file, text in sorted(texts.items())
         if file.endswith(".yaml")
         for document in yaml.safe_load_all(text)
         if document
     ]
+    for manifest in manifests:  # as `helm install --namespace` does
+        manifest["metadata"]["namespace"] = NAMESPACE
+    return manifests
 
 
 def renderings() -> dict[str, list[Manifest]]:
-    """Return the objects for each file of values."""
-    return {f"deploy/chart, {name or 'defaults'}": render(values(name)) for name in SAME}
+    """Return the objects for each file of values, without that of `helm test`."""
+    return {
+        f"deploy/chart, {name or 'defaults'}": [
+            each for each in render(values(name)) if not _is_hook(each)
+        ]
+        for name in SAME
+    }
 
 
 def differences(kustomized: Mapping[str, list[Manifest]]) -> Iterator[str]:
@@ -71,12 +79,15 @@ def differences(kustomized: Mapping[str, list[Manifest]]) -> Iterator[str]:
                     yield f"{name or 'defaults'}: {key} differs from {folder} at {path}"
 
 
+def _is_hook(manifest: Manifest) -> bool:
+    return HOOK in manifest["metadata"].get("annotations", {})
+
+
 def _comparable(manifests: list[Manifest]) -> dict[str, Any]:
     """Return objects by kind and name, without what differs by design."""
     found = {}
     for manifest in manifests:
-        held = HOOK in manifest["metadata"].get("annotations", {})
-        if manifest["kind"] != "Namespace" and not held:
+        if manifest["kind"] != "Namespace" and not _is_hook(manifest):
             key = SUFFIX.sub("", title(manifest)) if manifest["kind"] == "ConfigMap" else ""
             found[key or title(manifest)] = _plain(manifest)
     return found

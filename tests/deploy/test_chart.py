@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from helm_python import HelmError
 
-from deploy.check import chart
+from deploy.check import chart, schemas
 from deploy.check.invariants import breaches
 from deploy.check.manifests import Manifest, title
 from deploy.check.rendering import DEPLOY
@@ -89,7 +89,9 @@ def test_a_claim_takes_the_place_of_the_image_and_of_the_charts_volume() -> None
 def test_helm_test_asks_a_service_with_tls_and_tokens(tmp_path: Path) -> None:
     """The command of its pod, with the address of a real service in place of the Service's."""
     subprocess.run([DEPLOY / "secrets.sh", tmp_path], capture_output=True, check=True)
-    pod = one(chart.render(chart.values("production")), "Pod")["spec"]
+    manifests = chart.render(chart.values("production"))
+    assert list(schemas.kubernetes(manifests)) == []
+    pod = one(manifests, "Pod")["spec"]
     *command, url, authority = pod["containers"][0]["command"]
     assert url == "https://headlight.headlight.svc:8000/health"
     assert authority == "/etc/headlight/tls/ca.crt"

@@ -93,6 +93,7 @@ def test_a_file_of_the_volume_that_was_changed_is_refused(
 ) -> None:
     """Also: a folder on the volume needs no Hub."""
     folder = write_bert(pod / "volume/minilm")
+    subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
     options = ("--pooling", "mean", "--warm-up-lengths", "4")
     offline = variables(pod, HF_HUB_OFFLINE="1")
     done = export_tree.end(*CHECK, str(folder), *options, environment=offline)

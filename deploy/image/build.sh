@@ -36,7 +36,7 @@ make_base() { # NAME
 }
 
 build_image() { # VARIANT NAME [BUILDAH-OPTION]...
-  variant="$1" image="$2"
+  kind="$1" tag="$2"
   shift 2
   base="${BASE:-localhost/debian:12-slim}"
   test -n "${BASE:-}" || make_base "$base"
@@ -44,9 +44,9 @@ build_image() { # VARIANT NAME [BUILDAH-OPTION]...
     eval "value=\${$index:-}"
     test -z "$value" || set -- "$@" --build-arg "$index=$value"
   done
-  buildah bud --quiet --layers -f "$root/deploy/image/Dockerfile" --build-arg "BASE=$base" --build-arg "VARIANT=$variant" \
+  buildah bud --quiet --layers -f "$root/deploy/image/Dockerfile" --build-arg "BASE=$base" --build-arg "VARIANT=$kind" \
     --build-arg "VERSION=$version" --build-arg "REVISION=$(git -C "$root" rev-parse HEAD)" \
-    --build-arg "CREATED=$(git -C "$root" log -1 --format=%cI)" "$@" -t "$image" "$root"
+    --build-arg "CREATED=$(git -C "$root" log -1 --format=%cI)" "$@" -t "$tag" "$root"
 }
 
 if [ "$(basename "$0")" = build.sh ]; then

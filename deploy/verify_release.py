@@ -28,6 +28,7 @@ PARTS = {
     "headlight-{}-*.cdx.json": None,
     "NOTES.md": 1,
 }
+PART = 1 << 20  # bytes read at once
 MOST_JSON = 64 << 20  # bytes of an index, a manifest or a bill of materials
 
 
@@ -92,8 +93,11 @@ def _read_sums(path: Path) -> dict[str, str]:
 
 
 def _digest(opened: IO[bytes]) -> str:
+    total = hashlib.sha256()
     with opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+        while part := opened.read(PART):
+            total.update(part)
+    return total.hexdigest()
 
 
 def _version(folder: Path) -> str:

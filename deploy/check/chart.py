@@ -85,12 +85,12 @@ def _is_hook(manifest: Manifest) -> bool:
 
 def _comparable(manifests: list[Manifest]) -> dict[str, Any]:
     """Return objects by kind and name, without what differs by design."""
-    found = {}
+    objects = {}
     for manifest in manifests:
         if manifest["kind"] != "Namespace" and not _is_hook(manifest):
             key = SUFFIX.sub("", title(manifest)) if manifest["kind"] == "ConfigMap" else ""
-            found[key or title(manifest)] = _plain(manifest)
-    return found
+            objects[key or title(manifest)] = _plain(manifest)
+    return objects
 
 
 def _plain(value: Any, within: str = "") -> Any:

@@ -45,9 +45,9 @@ def test_a_difference_is_reported(
     manifests = load("overlays/cpu")
     put(one(manifests, kind), path, value)
     monkeypatch.setattr(chart, "SAME", {None: "deploy/overlays/cpu"})
-    found = list(chart.differences({"deploy/overlays/cpu": manifests}))
-    assert found
-    assert all(kind in line for line in found)
+    lines = list(chart.differences({"deploy/overlays/cpu": manifests}))
+    assert lines
+    assert all(kind in line for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,9 @@ def test_a_file_with_one_other_byte_is_reported(release: Path, name: str) -> Non
 
 def test_missing_and_added_files_are_reported(release: Path) -> None:
     (release / "NOTES.md").rename(release / "notes.txt")
-    found = list(problems(release))
-    assert "NOTES.md is missing" in found
-    assert f"notes.txt is not in {SUMS}" in found
+    lines = list(problems(release))
+    assert "NOTES.md is missing" in lines
+    assert f"notes.txt is not in {SUMS}" in lines
 
 
 def test_a_list_that_names_another_folder_is_refused(release: Path) -> None:

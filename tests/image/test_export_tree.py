@@ -70,13 +70,13 @@ def test_a_model_by_name_is_exported_once_and_served_without_an_exporter(
         write_bert(pod / "tiny"), token=TOKEN, gated=True, revisions=("v2",)
     )
     with hub.running():
-        for asked in (True, False):
+        for reaches_hub in (True, False):
             before = len(hub.requests)
             done = export_tree.end(
                 *CHECK, TINY, *ARGUMENTS, environment=variables(pod, HF_ENDPOINT=hub.address)
             )
             assert done.returncode == 0, done.stderr
-            assert (len(hub.requests) > before) == asked
+            assert (len(hub.requests) > before) == reaches_hub
     [bundle] = (pod / "volume").glob("*/bundle")
     expected = Runtime(bundle, threads=1, attend=False).encode(TEXTS)
     np.testing.assert_allclose(served(tree, pod, TINY, *ARGUMENTS), expected, atol=1e-6)

@@ -25,10 +25,10 @@ MANIFESTS := $(foreach each,$(CHECKPOINTS),$(call manifest,$(each)))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup export tune run demo test system lint format proto docs clean
+.PHONY: help setup export tune run demo test system lint format proto docs dist verify-release clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "rarer jobs: .venv/bin/nox -l"
 
 setup: $(SETUP) ## create .venv with the pinned dependencies
@@ -56,6 +56,7 @@ $(foreach each,$(CHECKPOINTS),$(eval $(call exported,$(each))))
 TUNED := build/tuned.env
 BUNDLE ?= build/bundles/docs-rope
 PRECISION ?= fp32
+DIR ?= dist
 
 tune: build/bundles/docs-rope/manifest.json ## find this machine's fastest options (a minute or two; BUNDLE=..., PRECISION=...)
 	$(PY) -m headlight_service.app.tuning --bundle $(BUNDLE) --precision $(PRECISION) --out $(TUNED)
@@ -100,6 +101,12 @@ proto: $(SETUP) ## generate the stubs and the OpenAPI document, which are commit
 
 docs: $(SETUP) ## build the documentation site into build/site; a broken link fails
 	$(NOX) docs
+
+dist: $(MANIFESTS) ## make what a release has in dist/: wheel, source archive, image, SBOM, checksums; root, Debian
+	$(NOX) dist
+
+verify-release: $(SETUP) ## check the files of a release (DIR=dist)
+	$(PY) -m deploy.verify_release $(DIR)
 
 clean: ## remove build outputs; environments and checkpoints stay
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -537,12 +537,25 @@ def with_tools(name: str) -> Callable[..., Any]:
 
 @with_tools("dist")
 def dist(session: nox.Session) -> None:
-    """Make wheel, source archive and release notes in dist/, and try them. Nothing is published."""
+    """Make wheel, source archive, notes, images, SBOMs and SHA256SUMS in dist/, and try them.
+
+    Nothing is published. `-- cpu export`: the images of these variants, by default of cpu. Needs
+    root, for buildah; BASE=debian:12-slim@sha256:... names the base of a release.
+    """
+    require(session, "buildah", "debootstrap")
     bundle(session)
+    out = ROOT / "dist"
+    shutil.rmtree(out, ignore_errors=True)
     project(session, "-m", "deploy.distribution", "dist", "--bundle", BUNDLE)
-    archives = [str(each) for each in (ROOT / "dist").glob("headlight_serving-*")]
+    archives = [str(each) for each in out.glob("headlight_serving-*")]
     session.run(f"{TOOLS}/twine", "check", "--strict", *archives, external=True)
-    [wheel] = (ROOT / "dist").glob("*.whl")
+    [wheel] = out.glob("*.whl")
+    version = wheel.name.split("-")[1]
+    for variant in session.posargs or ["cpu"]:
+        name = out / f"headlight-{version}-{variant}"
+        bill_of_materials(session, variant, f"{name}.cdx.json")
+        session.run(str(IMAGE / "build.sh"), variant, f"{name}.oci.tar", external=True)
+    project(session, "-m", "deploy.verify_release", "dist", "--write")
     project(session, "-m", "pytest", "tests/install", "--timeout=1200", "--wheel", str(wheel))
 
 
@@ -561,9 +574,12 @@ def image_check(session: nox.Session) -> None:
 
 @alone("image-try")
 def image_try(session: nox.Session) -> None:
-    """Build the CPU image with buildah on a base by debootstrap, and serve: root, Debian."""
+    """Build the CPU image with buildah on a base by debootstrap, and serve: root, Debian.
+
+    `-- export`: also the variant `export`, which fills a volume with a model by its name.
+    """
     bundle(session)
-    session.run(str(IMAGE / "try.sh"), str(PYTHON), BUNDLE, external=True)
+    session.run(str(IMAGE / "try.sh"), str(PYTHON), BUNDLE, *session.posargs, external=True)
 
 
 @with_tools("lock")
@@ -575,10 +591,14 @@ def lock(session: nox.Session) -> None:
 @with_tools("sbom")
 def sbom(session: nox.Session) -> None:
     """List the packages of the CPU image as CycloneDX; writes build/sbom-cpu.cdx.json."""
-    into = ROOT / "build/image/cpu"
+    bill_of_materials(session, "cpu", "build/sbom-cpu.cdx.json")
+
+
+def bill_of_materials(session: nox.Session, variant: str, out: str) -> None:
+    """Install the content of an image variant, and list its packages."""
+    into = ROOT / "build/image" / variant
     shutil.rmtree(into, ignore_errors=True)
     pip = {"PIP": f"{PYTHON} -m pip"}
-    session.run(str(IMAGE / "install.sh"), "cpu", str(into), env=pip, external=True)
-    python, out = into / "venv/bin/python", "build/sbom-cpu.cdx.json"
-    sbom = (str(IMAGE / "sbom.sh"), f"{TOOLS}/cyclonedx-py", str(python), out)
+    session.run(str(IMAGE / "install.sh"), variant, str(into), env=pip, external=True)
+    sbom = (str(IMAGE / "sbom.sh"), f"{TOOLS}/cyclonedx-py", str(into / "venv/bin/python"), out)
     session.run(*sbom, external=True)

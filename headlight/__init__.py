@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from headlight.client.sync_client import Client
     from headlight.interface.encoder import Encoder
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AsyncClient",

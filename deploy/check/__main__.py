@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from deploy.check import (
+    chart,
     compose,
     invariants,
     kserve,
@@ -57,6 +58,11 @@ def compose_file(_renderings: Renderings) -> Iterable[str]:
     return compose.breaches()
 
 
+def helm_chart(renderings: Renderings) -> Iterable[str]:
+    """Check that the chart makes the objects of the overlays. The other steps check it, too."""
+    return chart.differences(renderings)
+
+
 def ray_job(_renderings: Renderings) -> Iterable[str]:
     """Check examples/ray, which no overlay renders."""
     return rayjob.breaches()
@@ -68,6 +74,7 @@ STEPS: dict[str, Callable[[Renderings], Iterable[str]]] = {
     "own invariants": check_invariants,
     f"checkov, without {', '.join(sorted(security.SKIPS))}": security.policies,
     "rules, alerts and dashboard, by promtool": prometheus,
+    "the Helm chart beside the overlays": helm_chart,
     "RayJob: its fields, its pods by the schemas of Kubernetes": ray_job,
     "compose.yaml: its schema, compose-lint, its files, promtool": compose_file,
 }
@@ -93,9 +100,10 @@ def main() -> int:
             renderings[name_of(folder)] = kserve.deployments(manifests)
         except CannotRender as error:
             unrendered.append(str(error))
+    renderings |= chart.renderings()
     report(
         (
-            f"kubectl kustomize: {len(renderings)} folders, "
+            f"kubectl kustomize and Helm: {len(renderings)} renderings, "
             f"{sum(map(len, renderings.values()))} objects"
         ),
         unrendered,

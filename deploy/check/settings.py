@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from deploy.check import manifests as look
 from deploy.check.manifests import Manifest
-from headlight_service.config.command_line import CLIENT_VARIABLES, PREFIX, ConfigError
+from headlight_service.config.command_line import OTHER_VARIABLES, PREFIX, ConfigError
 from headlight_service.config.options import Config
 from headlight_service.telemetry.metrics import GAUGES
 
@@ -51,7 +51,7 @@ def options_are_taken(manifests: list[Manifest]) -> Iterator[str]:
             given = {
                 name: value
                 for name, value in look.options(manifests, container).items()
-                if name.startswith(PREFIX) and name not in CLIENT_VARIABLES
+                if name.startswith(PREFIX) and name not in OTHER_VARIABLES
             }
             alone = [why for name, value in given.items() if (why := unreadable(name, value))]
             yield from (f"{where}: {why}" for why in alone)
@@ -139,8 +139,29 @@ def scalers_ask_for_metrics_that_exist(manifests: list[Manifest]) -> Iterator[st
                 yield f"{look.title(scaler)}: asks {query!r}, and is in namespace {namespace}"
 
 
+def exports_are_served(manifests: list[Manifest]) -> Iterator[str]:
+    """Check that an init container exports what the service reads: arguments, options, folder."""
+    for deployment, container in look.server(manifests):
+        exporters = [
+            each
+            for each in look.pod(deployment).get("initContainers", [])
+            if "HEADLIGHT_CHECK" in look.options(manifests, each)
+        ]
+        for each in exporters:
+            for field in ("args", "envFrom"):
+                if each.get(field) != container.get(field):
+                    yield (
+                        f"{look.title(deployment)}: {field} of the container {each['name']} are "
+                        f"{each.get(field)}, of {container['name']} {container.get(field)}; "
+                        "it would export another model than is served"
+                    )
+            if "HEADLIGHT_CACHE" not in look.options(manifests, container):
+                yield f"{look.title(deployment)}: HEADLIGHT_CACHE is not set, where exports are"
+
+
 INVARIANTS = (
     options_are_taken,
+    exports_are_served,
     references_exist,
     secrets_stay_out,
     scalers_ask_for_metrics_that_exist,

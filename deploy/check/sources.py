@@ -10,7 +10,7 @@ import yaml
 
 from deploy.check.rendering import DEPLOY, name_of
 
-PLACEHOLDERS = {"headlight", "headlight-bundle"}
+PLACEHOLDERS = {"headlight", "headlight-bundle", "headlight-export"}
 IMAGE = re.compile(r"^\s*-?\s*(?:image|reference): *([^\s#]+)", re.MULTILINE)
 
 

@@ -21,4 +21,6 @@ lock() { # FILE WHAT...
 lock requirements-cpu.txt pyproject.toml --extra serve --extra openvino --extra otel --excludes $image/excluded.txt
 lock requirements-bulk.txt pyproject.toml --extra serve --extra openvino --extra otel --extra parquet --excludes $image/excluded.txt
 lock requirements-gpu.txt pyproject.toml $image/gpu.in --extra serve-gpu --extra otel --excludes $image/excluded.txt
+lock requirements-export.txt pyproject.toml $image/export.in --extra serve --extra openvino --extra otel --extra export --excludes $image/excluded-export.txt
+grep -v '^#' $image/torch.txt >>"$out/requirements-export.txt"
 lock tools.txt $image/tools.in --python-version 3.11

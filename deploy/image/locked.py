@@ -8,7 +8,7 @@ from pathlib import Path
 
 IMAGE = Path(__file__).resolve().parent
 ROOT = IMAGE.parents[1]
-VARIANTS = ("cpu", "bulk", "gpu")
+VARIANTS = ("cpu", "bulk", "gpu", "export")
 
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;]+)(?:\s*;\s*(?P<marker>.*))?")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})\Z")

@@ -32,6 +32,7 @@ LOCKS = [requirements_file(variant) for variant in VARIANTS]
 PYTHONS = ("3.11", "3.12")
 PROCESSORS = ("x86_64", "aarch64")
 GLIBC = 36  # minor version of Debian 12's glibc, which decides on wheels
+VARIANT = re.compile(r"-(bulk|export|gpu)\Z")  # at the end of a tag
 TAIL = 300  # characters of a tool's output in a message
 
 Problems = Iterator[str]
@@ -83,14 +84,22 @@ def versions() -> Problems:
             r"^## \[(?!Unreleased\]\s+## )(.+?)\]", "CHANGELOG.md"
         ),
     }
+    for field in ("version", "appVersion"):
+        where = f"deploy/chart/Chart.yaml ({field})"
+        named[where] = first_match(rf"^{field}: (.+)$", "deploy/chart/Chart.yaml")
+    named["deploy/chart/values.yaml (model.image)"] = first_match(
+        r"^ +image: .+:(\S+)$", "deploy/chart/values.yaml"
+    )
     tags = 0
     for path in sorted((ROOT / "deploy").rglob("*.yaml")):
         name, content = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
         for tag in re.findall(
-            r"^ *- name: headlight\n(?: +newName: .+\n)? +newTag: (\S+)", content, re.MULTILINE
+            r"^ *- name: headlight(?:-export)?\n(?: +newName: .+\n)? +newTag: (\S+)",
+            content,
+            re.MULTILINE,
         ):
             tags += 1
-            named[f"{name} (newTag)"] = tag.strip("\"'").removesuffix("-gpu").removesuffix("-bulk")
+            named[f"{name} (newTag {tag})"] = VARIANT.sub("", tag.strip("\"'"))
         for label in re.findall(r"app\.kubernetes\.io/version: (\S+)", content):
             named[f"{name} (app.kubernetes.io/version)"] = label.strip("\"'")
     if not tags:

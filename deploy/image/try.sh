@@ -1,8 +1,9 @@
 #!/bin/sh
-# Builds the CPU image, with a bundle inside, without a container engine or a registry: a base made by debootstrap, built
-# upon by buildah. Then starts it like a pod: read-only root, writable /tmp, another user without
-# capabilities; and sends it a request.
-#   deploy/image/try.sh PYTHON BUNDLE [cpu|gpu]
+# Builds the CPU image, with a bundle inside, by build.sh. Then starts it like a pod: read-only root,
+# writable /tmp, another user without capabilities; and sends it a request.
+#   deploy/image/try.sh PYTHON BUNDLE [cpu|gpu|export]
+# export: first the variant `export` fills a volume with a model by its name, from a Hub on loopback,
+# as deploy/components/bundle-export does; then the CPU image serves it with the same arguments.
 # Needs root and `apt-get install buildah debootstrap`; leaves the image in STORE (build/image-try).
 # PYTHON has Headlight's client. For gpu it also checks that CUDA's libraries are found, and then
 # serves on the CPU.
@@ -11,42 +12,27 @@ set -eu
 python="$1"
 bundle="$(cd "$2" && pwd)"
 variant="${3:-cpu}"
-root="$(cd "$(dirname "$0")/../.." && pwd)"
-store="${STORE:-$root/build/image-try}"
-base=localhost/debian:12-slim
-image="localhost/headlight:try-$variant"
 port=50091
-
-for name in buildah debootstrap setpriv unshare; do
-  command -v "$name" >/dev/null || { echo "try.sh: $name is missing: apt-get install buildah debootstrap" >&2; exit 2; }
+served="$variant"
+test "$variant" != export || served=cpu
+image="localhost/headlight:try-$served"
+for name in setpriv unshare; do
+  command -v "$name" >/dev/null || { echo "try.sh: $name is missing" >&2; exit 2; }
 done
-test "$(id -u)" = 0 || { echo "try.sh: has to be root, for debootstrap and mounts" >&2; exit 2; }
-mkdir -p "$store"
-export BUILDAH_ISOLATION=chroot
-buildah() { command buildah --root "$store/store" --runroot "$store/run" "$@"; }
+# shellcheck source=deploy/image/build.sh
+. "$(dirname "$0")/build.sh"
 
-# debian:12-slim is debootstrap's smallest set too. The machine's trusted certificates are copied,
-# because the package index may need a private one.
-if ! test -e "$store/base/.made"; then
-  rm -rf "$store/base"
-  debootstrap --variant=minbase --include=ca-certificates bookworm "$store/base" http://deb.debian.org/debian >"$store/debootstrap.log"
-  cp /usr/local/share/ca-certificates/*.crt "$store/base/usr/local/share/ca-certificates/" 2>/dev/null || true
-  chroot "$store/base" update-ca-certificates >/dev/null
-  chroot "$store/base" apt-get clean
-  touch "$store/base/.made"
-fi
-from="$(buildah from scratch)"
-buildah add --quiet "$from" "$store/base" /
-buildah commit --quiet "$from" "$base"
-buildah rm "$from" >/dev/null
-buildah bud --quiet -f "$root/deploy/image/Dockerfile" --build-arg "BASE=$base" --build-arg "VARIANT=$variant" --build-context "bundle=$bundle" \
-  --build-arg "REVISION=$(git -C "$root" rev-parse HEAD)" --build-arg "CREATED=$(git -C "$root" log -1 --format=%cI)" -t "$image" "$root"
+build_image "$served" "$image" --build-context "bundle=$bundle"
 buildah images "$image"
 
 container="$(buildah from "$image")"
 mounted="$(buildah mount "$container")"
 pid=
+hub=
+exporter=
 finish() {
+  test -z "$hub" || kill "$hub" 2>/dev/null || true
+  test -z "$exporter" || buildah rm "$exporter" >/dev/null
   test -z "$pid" || kill "$pid" 2>/dev/null || true
   test -z "$pid" || wait "$pid" || true
   buildah rm "$container" >/dev/null
@@ -65,29 +51,58 @@ fi
 variables="$(buildah inspect --format '{{range .OCIv1.Config.Env}}{{println .}}{{end}}' "$image")"
 cat >"$store/start.sh" <<'START'
 set -eu
-mounted="$1"; shift
+mounted="$1" volume="$2" mode="$3"
+shift 3
 mount --make-rprivate /
 mount --bind "$mounted" "$mounted"
 mount -t proc proc "$mounted/proc"
 mount --rbind /dev "$mounted/dev"
 mount -t tmpfs -o size=64m,mode=1777 tmpfs "$mounted/tmp"
 mount -o remount,bind,ro "$mounted"
+if [ "$mode" != none ]; then # a folder that the pod mounts, for all or for reading
+  mount --bind "$volume" "$mounted/mnt/models"
+  mount -o "remount,bind,$mode" "$mounted/mnt/models"
+fi
 if touch "$mounted/opt/written" 2>/dev/null; then echo "the root can be written" >&2; exit 1; fi
 exec setpriv --no-new-privs chroot --userspec=10001:10001 "$mounted" env -i "$@"
 START
+volume=/
+mode=none
+model=
+if [ "$variant" = export ]; then
+  volume="$store/volume"
+  mode=ro
+  model="org/tiny --revision v2 --pooling mean"
+  variables="$variables HEADLIGHT_CACHE=/mnt/models"
+  rm -rf "$volume" "$store/tiny" "$store/hub"
+  install -d -o 10001 -g 10001 "$volume"
+  (cd "$root" && exec "$python" -m tests.export.hub.hub_server org/tiny v2 "$store/tiny") >"$store/hub" &
+  hub=$!
+  until test -s "$store/hub"; do kill -0 "$hub"; sleep 0.2; done
+  build_image export localhost/headlight:try-export
+  buildah images localhost/headlight:try-export
+  exporter="$(buildah from localhost/headlight:try-export)"
+  for hub_state in running stopped; do # a second pod does not need it
+    # shellcheck disable=SC2086
+    unshare --mount sh "$store/start.sh" "$(buildah mount "$exporter")" "$volume" rw $variables \
+      HF_HOME=/tmp/hub "HF_ENDPOINT=$(cat "$store/hub")" python -m headlight serve $model --check
+    if [ "$hub_state" = running ]; then kill "$hub"; wait "$hub" || true; hub=; fi
+  done
+fi
+
 # shellcheck disable=SC2086  # one variable is one word
-unshare --mount sh "$store/start.sh" "$mounted" $variables \
-  python -m headlight serve --grpc "127.0.0.1:$port" --metrics 127.0.0.1:0 2>"$store/service.log" &
+unshare --mount sh "$store/start.sh" "$mounted" "$volume" "$mode" $variables \
+  python -m headlight serve $model --grpc "127.0.0.1:$port" --metrics 127.0.0.1:0 2>"$store/service.log" &
 pid=$!
 until grep -q '"event": *"serving"' "$store/service.log"; do
   kill -0 "$pid" 2>/dev/null || { tail -5 "$store/service.log" >&2; exit 1; }
   sleep 0.2
 done
-(cd "$root" && "$python" -m headlight embed "join two paths" --target "127.0.0.1:$port" --timeout 60) >"$store/answer"
+(cd "$root" && "$python" -m headlight embed "a b c" --target "127.0.0.1:$port" --timeout 60) >"$store/answer"
 grep -E '^(Uid|CapEff|NoNewPrivs)' "/proc/$pid/status"
 head -c 100 "$store/answer"; echo
 kill -TERM "$pid"
 code=0; wait "$pid" || code=$?
 pid=
 test "$code" = 0 || { echo "ended with $code" >&2; tail -5 "$store/service.log" >&2; exit 1; }
-echo "ok: $image served its own bundle from a read-only root as another user, and ended with 0 on SIGTERM"
+echo "ok: $image served ${model:-its own bundle} from a read-only root as another user, and ended with 0 on SIGTERM"

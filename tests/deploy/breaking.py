@@ -8,6 +8,7 @@ from typing import Any
 
 from deploy.check.manifests import Manifest
 
+HUB_MODEL = "examples/hub-model"
 CPU, KEDA, BULK, TLS = "overlays/cpu", "examples/keda", "examples/bulk-job", "examples/tls"
 BACKLOG, IMAGE_VOLUME = "examples/prometheus-adapter", "examples/bundle-image-volume"
 REMOVE = object()
@@ -208,6 +209,14 @@ INVARIANT_BREAKS = (
         "hunter2",
     ),
     Break("a Secret does not belong", "ConfigMap", "kind", "Secret"),
+    Break(
+        "it would export another model than is served",
+        "Deployment",
+        f"{POD}.initContainers.0.args",
+        ["org/other"],
+        HUB_MODEL,
+    ),
+    Break("HEADLIGHT_CACHE is not set", "ConfigMap", "data.HEADLIGHT_CACHE", REMOVE, HUB_MODEL),
     Break(
         "gauges of the service are",
         "HorizontalPodAutoscaler",

@@ -31,6 +31,7 @@ from tests import dockerfile
 DOCKERFILE = IMAGE / "Dockerfile"
 ARGUMENTS, BUNDLE, BUILD, FINAL = dockerfile.stages(DOCKERFILE)
 LOCKS = [*(requirements_file(variant) for variant in VARIANTS), IMAGE / "tools.txt"]
+PIPS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
 UNWANTED = {
     "pip",
     "setuptools",
@@ -117,7 +118,7 @@ def test_every_argument_is_used_and_every_variable_of_the_service_is_an_option()
         )
         for name in settings(stage, "ARG"):
             # pip reads its own.
-            assert f"${{{name}}}" in text or name == "PIP_INDEX_URL", f"{name} is read by nothing"
+            assert f"${{{name}}}" in text or name in PIPS, f"{name} is read by nothing"
     variables = settings(FINAL, "ENV")
     config = Config.parse([], variables)
     own = {name for name in variables if name.startswith("HEADLIGHT_")}
@@ -159,11 +160,18 @@ def test_an_image_has_its_extras_and_no_training_or_download_packages(
     variant: str,
 ) -> None:
     on_cpus = ("serve", "openvino", "otel")
-    extras = {"cpu": on_cpus, "bulk": (*on_cpus, "parquet"), "gpu": ("serve-gpu", "otel")}[variant]
+    extras = {
+        "cpu": on_cpus,
+        "bulk": (*on_cpus, "parquet"),
+        "gpu": ("serve-gpu", "otel"),
+        "export": (*on_cpus, "export"),
+    }[variant]
+    exporter = {canonical(re.split(r"[<>=~; ]", line)[0]) for line in requirements(["export"])}
+    unwanted = UNWANTED - (exporter if variant == "export" else set())
     names = {canonical(re.split(r"[<>=!~\[; ]", line)[0]) for line in requirements(extras)}
     pins = read_lock(requirements_file(variant))
     assert names <= set(pins)
-    assert set(pins) & UNWANTED == set()
+    assert set(pins) & unwanted == set()
     assert set(read_names(IMAGE / "excluded.txt")) <= UNWANTED
     assert len({"onnxruntime", "onnxruntime-gpu"} & set(pins)) == 1, (
         "the two install the same files"

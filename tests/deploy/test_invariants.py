@@ -13,6 +13,7 @@ from headlight_service.frontends.tei.tei_requests import TASKS
 from tests.deploy.breaking import (
     BULK,
     CPU,
+    HUB_MODEL,
     INVARIANT_BREAKS,
     KEDA,
     TLS,
@@ -51,7 +52,7 @@ def test_each_invariant_finds_a_break_that_no_other_finds(load: Load) -> None:
     assert silent == []
 
 
-@pytest.mark.parametrize("folder", [CPU, KEDA, BULK, BULK_LOCAL, TLS])
+@pytest.mark.parametrize("folder", [CPU, KEDA, BULK, BULK_LOCAL, TLS, HUB_MODEL])
 def test_unbroken_renderings_pass(load: Load, folder: str) -> None:
     assert breaches(load(folder)) == []
 

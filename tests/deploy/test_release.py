@@ -17,7 +17,12 @@ import pytest
 from deploy.image import release
 from deploy.image.locked import IMAGE, ROOT, VARIANTS, read_lock, requirements_file
 
-FILES = ("headlight/__init__.py", "deploy/image/Dockerfile")
+FILES = (
+    "headlight/__init__.py",
+    "deploy/image/Dockerfile",
+    "deploy/chart/Chart.yaml",
+    "deploy/chart/values.yaml",
+)
 DIGEST = "a" * 64
 
 
@@ -28,11 +33,12 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "CHANGELOG.md").write_text(
-        "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2026-12-01\n\n- All of it.\n"
+        "# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2026-12-01\n\n- All of it.\n"
     )
     (tmp_path / "deploy/kustomization.yaml").write_text(
         "images:\n  - name: headlight\n    newName: registry.example.com/headlight\n"
-        "    newTag: 0.1.0-gpu\n"
+        "    newTag: 0.2.0-gpu\n"
+        "  - name: headlight-export\n    newTag: 0.2.0-export\n"
         "  - name: headlight-bundle\n    newTag: 7.0.0\n"
     )
     replace(
@@ -58,22 +64,24 @@ def test_one_version_everywhere_and_a_base_by_digest_are_no_problem(repository: 
 @pytest.mark.parametrize(
     ("name", "old", "new", "message"),
     [
-        ("headlight/__init__.py", '"0.1.0"', '"0.2.0"', "0.1.0, headlight/__init__.py 0.2.0"),
+        ("headlight/__init__.py", '"0.2.0"', '"0.3.0"', "0.2.0, headlight/__init__.py 0.3.0"),
         (
             "deploy/image/Dockerfile",
-            "ARG VERSION=0.1.0",
             "ARG VERSION=0.2.0",
-            "(ARG VERSION) says 0.2.0",
+            "ARG VERSION=0.3.0",
+            "(ARG VERSION) says 0.3.0",
         ),
-        ("CHANGELOG.md", "[0.1.0]", "[0.2.0]", "(its newest section) says 0.2.0"),
+        ("CHANGELOG.md", "[0.2.0]", "[0.3.0]", "(its newest section) says 0.3.0"),
         ("CHANGELOG.md", "## [Unreleased]\n", "## [Unreleased]\n\n- More.\n", "says Unreleased"),
-        ("deploy/kustomization.yaml", "0.1.0-gpu", "0.2.0", "(newTag) says 0.2.0"),
-        ("deploy/kustomization.yaml", "- name: headlight\n", "- name: other\n", "no overlay"),
+        ("deploy/kustomization.yaml", "0.2.0-gpu", "0.3.0", "(newTag 0.3.0) says 0.3.0"),
+        ("deploy/chart/Chart.yaml", "appVersion: 0.2.0", "appVersion: 0.3.0", "(appVersion) says"),
+        ("deploy/chart/values.yaml", "docs-rope:0.2.0", "docs-rope:0.3.0", "(model.image) says"),
+        ("deploy/kustomization.yaml", "- name: headlight", "- name: other", "no overlay"),
         (
             "deploy/kustomization.yaml",
             "images:",
-            "app.kubernetes.io/version: 0.2.0\nimages:",
-            "version) says 0.2.0",
+            "app.kubernetes.io/version: 0.3.0\nimages:",
+            "version) says 0.3.0",
         ),
     ],
 )
@@ -83,7 +91,7 @@ def test_a_different_version_is_reported_with_its_place(
     replace(repository / name, old, new)
     problems = list(release.versions())
     assert problems
-    assert all("0.1.0" in problem or "no overlay" in problem for problem in problems)
+    assert all("0.2.0" in problem or "no overlay" in problem for problem in problems)
     assert any(message in problem for problem in problems), problems
 
 

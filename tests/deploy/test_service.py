@@ -5,14 +5,21 @@ It starts, and answers the probes of the kubelet.
 
 from __future__ import annotations
 
+import base64
+import functools
+import subprocess
 from pathlib import Path, PurePosixPath
 
 import grpc
 import pytest
+import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from deploy.check import manifests as look
 from deploy.check.networking import PROBES
+from deploy.check.rendering import DEPLOY
+from headlight import Client, Unauthenticated
+from headlight.model_store.model_source import is_hub_id
 from headlight_service.config.command_line import PREFIX
 from headlight_service.config.model_entries import entries_of
 from headlight_service.config.options import Config
@@ -47,8 +54,8 @@ def test_a_service_with_these_options_passes_these_probes(load: Load, folder: st
                 assert answer.status == health_pb2.HealthCheckResponse.SERVING, probe
 
 
-def test_the_models_of_the_example_are_taken(load: Load, tmp_path: Path) -> None:
-    manifests = load("examples/several-models")
+def test_the_models_of_the_overlay_are_taken(load: Load, tmp_path: Path) -> None:
+    manifests = load("overlays/models")
     [(deployment, container)] = look.server(manifests)
     [argument] = container["args"]
     mounted = PurePosixPath(argument.removeprefix("--models="))
@@ -62,7 +69,50 @@ def test_the_models_of_the_example_are_taken(load: Load, tmp_path: Path) -> None
     file = tmp_path / mounted.name
     file.write_text(files[mounted.name], encoding="utf-8")
     entries = entries_of(Config(models=file))
-    assert [each.default for each in entries] == [True, False, False]
-    [bundles] = [m["mountPath"] for m in container["volumeMounts"] if m["name"] == "bundle"]
-    for entry in entries:
-        assert entry.config.model[0].startswith(f"{bundles}/")
+    assert [each.default for each in entries] == [True, False]
+    assert all(is_hub_id(entry.config.model[0]) for entry in entries)
+
+
+def test_one_command_makes_what_production_needs(load: Load, tmp_path: Path) -> None:
+    """A client with the authority and the token is answered; one without either is refused.
+
+    Run again, the command keeps both, and the certificate is another.
+    """
+    manifests = load("overlays/production")
+    [(deployment, container)] = look.server(manifests)
+    first, secrets = (secrets_of(tmp_path / "kept") for _ in range(2))
+    given = look.options(manifests, container)
+    options = []
+    for name in ("tls-cert", "tls-key", "auth-tokens"):
+        path = PurePosixPath(given[PREFIX + name.replace("-", "_").upper()])
+        [mount] = [m for m in container["volumeMounts"] if path.is_relative_to(m["mountPath"])]
+        [volume] = [v for v in look.pod(deployment)["volumes"] if v["name"] == mount["name"]]
+        file = tmp_path / path.name
+        file.write_bytes(secrets[volume["secret"]["secretName"]][path.name])
+        options += [f"--{name}", str(file)]
+    certificate, authority = (secrets["headlight-tls"][name] for name in ("tls.crt", "ca.crt"))
+    assert certificate != first["headlight-tls"]["tls.crt"]
+    assert authority == first["headlight-tls"]["ca.crt"]
+    token = (tmp_path / "kept/token").read_text(encoding="ascii").strip()
+    assert token.encode() not in secrets["headlight-auth"]["tokens"]
+    with Service(ROOT / "build/bundles/docs-rope", *options) as service:
+        for name in ("headlight", "headlight-headless.headlight.svc"):
+            trusted = functools.partial(
+                Client, service.target, tls_ca=tmp_path / "kept/ca.crt", tls_server_name=name
+            )
+            with trusted(token=token) as client:
+                assert client.encode(["a"]).shape[0] == 1
+            with trusted() as client, pytest.raises(Unauthenticated):
+                client.encode(["a"])
+
+
+def secrets_of(folder: Path) -> dict[str, dict[str, bytes]]:
+    """Run deploy/secrets.sh; return the content of its Secrets, by name."""
+    done = subprocess.run([DEPLOY / "secrets.sh", folder], capture_output=True, check=True)
+    return {
+        each["metadata"]["name"]: {
+            name: base64.b64decode(value) for name, value in each["data"].items()
+        }
+        for each in yaml.safe_load_all(done.stdout)
+        if each
+    }

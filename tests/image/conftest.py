@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -63,22 +63,29 @@ class Tree:
 
     def run(self, *arguments: str) -> str:
         """Run the tree's Python as nobody, from /; return its standard output."""
-        command = [*as_nobody(), str(self.python), *arguments]
-        done = subprocess.run(
-            command,
-            cwd="/",
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        done = self.end(*arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def end(
+        self, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the tree's Python as nobody, from /, to its end; `environment`: variables to add."""
+        return subprocess.run(
+            [*as_nobody(), str(self.python), *arguments],
+            cwd="/",
+            env={**self.environment(), **(environment or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+
     @contextlib.contextmanager
-    def served(self, *options: str) -> Iterator[tuple[str, int]]:
-        """Run the image's ENTRYPOINT; yield target and process id.
+    def served(
+        self, *options: str, environment: Mapping[str, str] | None = None
+    ) -> Iterator[tuple[str, int]]:
+        """Run the image's ENTRYPOINT; yield target and process id. `environment`: to be added.
 
         Ends by the image's STOPSIGNAL, and must end cleanly.
         """
@@ -96,7 +103,11 @@ class Tree:
             *options,
         ]
         process = subprocess.Popen(
-            command, cwd="/", env=self.environment(), stderr=subprocess.PIPE, text=True
+            command,
+            cwd="/",
+            env={**self.environment(), **(environment or {})},
+            stderr=subprocess.PIPE,
+            text=True,
         )
         assert process.stderr is not None
         log: list[str] = []
@@ -162,6 +173,12 @@ def tree() -> Iterator[Tree]:
 @pytest.fixture(scope="session")
 def bulk_tree() -> Iterator[Tree]:
     with installed_tree("bulk") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def export_tree() -> Iterator[Tree]:
+    with installed_tree("export") as made:
         yield made
 
 

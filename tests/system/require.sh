@@ -13,7 +13,7 @@ present() {
 
 package_of() {
   case "$1" in
-    chromium | curl | make | nginx | npm | openssl | prometheus | zsh) echo "$1" ;;
+    buildah | chromium | curl | debootstrap | make | nginx | npm | openssl | prometheus | zsh) echo "$1" ;;
     cc) echo gcc ;;
     node) echo nodejs ;;
     promtool) echo prometheus ;;

@@ -22,9 +22,7 @@ def broken(old: FileDescriptorProto, new: FileDescriptorProto) -> list[str]:
     messages = {each.name: each for each in new.message_type}
     for message in old.message_type:
         found += _messages(message, messages.get(message.name))
-    enums = {each.name: each for each in new.enum_type}
-    for enum in old.enum_type:
-        found += _enums(enum, enums.get(enum.name))
+    found += _all_enums(old, new)
     services = {each.name: each for each in new.service}
     for service in old.service:
         found += _services(service, services.get(service.name))
@@ -34,12 +32,11 @@ def broken(old: FileDescriptorProto, new: FileDescriptorProto) -> list[str]:
 def _messages(old: DescriptorProto, new: DescriptorProto | None) -> list[str]:
     if new is None:
         return [f"{old.name} is gone"]
-    if old.nested_type or old.enum_type:
-        raise NotImplementedError(
-            f"{old.name} nests types, which are not compared yet: extend tests/wire/additive.py"
-        )
     fields = {field.number: field for field in new.field}
-    found = []
+    found = _all_enums(old, new)
+    nested = {each.name: each for each in new.nested_type}  # those of maps, too
+    for message in old.nested_type:
+        found += _messages(message, nested.get(message.name))
     for field in old.field:
         now = fields.get(field.number)
         if now is None:
@@ -56,6 +53,13 @@ def _messages(old: DescriptorProto, new: DescriptorProto | None) -> list[str]:
 
 def _oneof(message: DescriptorProto, field: FieldDescriptorProto) -> str:
     return message.oneof_decl[field.oneof_index].name if field.HasField("oneof_index") else ""
+
+
+def _all_enums(
+    old: FileDescriptorProto | DescriptorProto, new: FileDescriptorProto | DescriptorProto
+) -> list[str]:
+    enums = {each.name: each for each in new.enum_type}
+    return [line for each in old.enum_type for line in _enums(each, enums.get(each.name))]
 
 
 def _enums(old: EnumDescriptorProto, new: EnumDescriptorProto | None) -> list[str]:

@@ -15,9 +15,9 @@ BYTES = 2048
 
 def main() -> None:
     from headlight_service.frontends.contract import answer_forms
-    from headlight_service.frontends.grpc import encode_stream
+    from headlight_service.frontends.grpc.calls import request_stream
 
-    for module, name in ((answer_forms, "CHUNK_BYTES"), (encode_stream, "SMALL_ANSWER_BYTES")):
+    for module, name in ((answer_forms, "CHUNK_BYTES"), (request_stream, "SMALL_ANSWER_BYTES")):
         assert hasattr(module, name)
         vars(module)[name] = BYTES
     sys.argv = ["serve", *sys.argv[sys.argv.index("serve") + 1 :]]

@@ -78,6 +78,10 @@ def stream_method(found: FileDescriptorProto) -> None:
     found.service[0].method[0].server_streaming = True
 
 
+def retype_map(found: FileDescriptorProto) -> None:
+    message(found, "Status").nested_type[0].field[1].type = 12
+
+
 def rename_package(found: FileDescriptorProto) -> None:
     found.package = "headlight.v2"
 
@@ -92,25 +96,25 @@ BREAKING = [
     remove_message,
     change_enum,
 ]
-BREAKING += [remove_method, stream_method, rename_package]
+BREAKING += [remove_method, stream_method, retype_map, rename_package]
 
 
 @pytest.mark.parametrize("change", BREAKING)
 def test_every_kind_of_breaking_change_is_found(
     change: Callable[[FileDescriptorProto], None],
 ) -> None:
-    changed = contract("0.1.0")
+    changed = contract_of_today()
     change(changed)
-    assert broken(contract("0.1.0"), changed) != []
+    assert broken(contract_of_today(), changed) != []
 
 
 def test_additions_break_no_contract() -> None:
-    added = contract("0.1.0")
+    added = contract_of_today()
     message(added, "Item").field.add(name="new", number=4095, type=9, label=1)
     added.message_type.add(name="New")
     added.enum_type[0].value.add(name="NEW", number=77)
     added.service[0].method.add(name="New")
-    assert broken(contract("0.1.0"), added) == []
+    assert broken(contract_of_today(), added) == []
 
 
 @ALL

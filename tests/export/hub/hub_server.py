@@ -1,5 +1,8 @@
 """Hub on loopback: the part of the Hugging Face Hub's HTTP interface that a download needs.
 
+`python -m tests.export.hub.hub_server org/name REVISION FOLDER` writes a small model to FOLDER,
+serves it, and prints its address, for deploy/image/try.sh.
+
 Model info, tree, `resolve` with redirects, ranges and ETags; and its refusals.
 """
 
@@ -10,6 +13,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -209,3 +213,15 @@ class Hub:
         for name, value in headers.items():
             call.send_header(name, str(value))
         call.end_headers()
+
+
+if __name__ == "__main__":
+    from tests.bert_folder import write_bert
+
+    name, revision, folder = sys.argv[1:]
+    hub = Hub()
+    hub.repositories[name] = Repository(write_bert(Path(folder)), revisions=(revision,))
+    with hub.running():
+        sys.stdout.write(f"{hub.address}\n")
+        sys.stdout.flush()
+        threading.Event().wait()  # until it is killed

@@ -14,6 +14,7 @@ from headlight_model.evaluate.ranking import (
     Interval,
     bootstrap,
     found,
+    fused,
     ranks,
     reciprocal_ranks,
 )
@@ -68,6 +69,7 @@ def measure(name: str, task: Task, models: list[Shipped], scored: dict[str, Floa
     scores = lexical_scores(task) | scored
     for place, model in enumerate(models):
         scores |= variants(model, task) if place == 0 else {model.name: model.scores(task)}
+    scores[f"{models[0].name} + BM25"] = fused(scores[models[0].name], scores[BM25])
     of_rank = {
         contestant: ranks(values, task.asked, task.also) for contestant, values in scores.items()
     }

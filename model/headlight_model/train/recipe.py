@@ -33,6 +33,7 @@ class Stage:
     order: float = 0.0  # questions that only order tells apart
     source: float = 0.0  # hidden and replaced tokens of source code, and the taught heads
     near: float = 0.0  # vectors of texts held near their weighted word vectors
+    teacher: float = 0.0  # vectors of texts, and their similarities, as of the teacher
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,6 +73,12 @@ class Recipe:
     temperature: float = 0.05
     widths: tuple[int, ...] = (64, 128)  # leading dimensions that are usable as a shorter vector
     near_pairs: int = 48  # a step
+    teacher_pairs: int = 160  # a step
+    truth_share: float = 0.3  # of the right answer in what is learnt of the teacher's similarities
+    teacher_cosine: float = 4.0  # weight of the vectors themselves beside their similarities
+    # Put before a share of the questions that a teacher read without.
+    forms: tuple[str, ...] = ("how to", "how do i", "how can i", "function to")
+    form_share: float = 0.2
     order_triplets: int = 32  # a step
     # Tokens a window, drawn each step; short texts must work too.
     lengths: tuple[int, ...] = (128, 128, 64, 32)
@@ -106,6 +113,16 @@ class Recipe:
     def steps(self) -> int:
         """Steps of all stages."""
         return self.end(len(self.stages))
+
+    @property
+    def taught(self) -> bool:
+        """Whether a teacher is needed."""
+        return any(stage.teacher for stage in self.stages)
+
+    def untaught(self) -> Recipe:
+        """Return the recipe without its teacher."""
+        stages = tuple(dataclasses.replace(stage, teacher=0.0) for stage in self.stages)
+        return dataclasses.replace(self, stages=stages)
 
     def end(self, stage: int) -> int:
         """Return the step at which a stage ends, 1 being the first."""

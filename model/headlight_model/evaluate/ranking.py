@@ -55,11 +55,13 @@ def fused(*scores: Floats) -> Floats:
 
     After Cormack et al. 2009, "Reciprocal rank fusion". Equal scores share the last of their ranks.
     """
-    total = np.zeros(scores[0].shape)
-    for each in scores:
-        for row, values in zip(total, np.round(each, DIGITS), strict=True):
-            row += 1 / (FUSION + len(values) - np.searchsorted(np.sort(values), values))
-    return total
+
+    def inverse(values: Floats) -> Floats:
+        values = np.round(values, DIGITS)
+        better = len(values) - np.searchsorted(np.sort(values), values)
+        return 1 / (FUSION + better)
+
+    return np.sum([[inverse(row) for row in each] for each in scores], axis=0, dtype=np.float64)
 
 
 def reciprocal_ranks(of_questions: NDArray[np.int64]) -> Floats:

@@ -384,6 +384,16 @@ def train_reranker(session: nox.Session) -> None:
     project(session, *command, *session.posargs)
 
 
+@nox.session(venv_backend="none", requires=["peer-torch"])
+def teacher(session: nox.Session) -> None:
+    """Make the bundle of all-MiniLM-L6-v2 that docs-rope learns from: build/teacher."""
+    folder = "build/teacher"
+    session.run(f"{TORCH}/python", "-m", "bench.minilm", folder, external=True)
+    variants = ("--provider", "openvino", "--precision", "bf16")
+    into = f"{folder}/all-MiniLM-L6-v2"
+    project(session, "-m", "headlight", "export", f"{folder}/model", "--out", into, *variants)
+
+
 @alone("evaluate")
 def evaluate(session: nox.Session) -> None:
     """Measure the shipped models on what was held out; writes bench/results/evaluation.md.

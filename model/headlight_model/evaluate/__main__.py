@@ -49,6 +49,9 @@ def main(arguments: list[str] | None = None) -> None:
         corpus_sha256=packages.digest(packages.everything(with_packages)),
         python=platform.python_version(),
         torch=torch.__version__.partition("+")[0],
+        fusion_weight=retrieval.fusion_weight(
+            models[0], (package_task if with_packages else retrieval_task)(Part.VALIDATION)
+        ),
         trained_on={model.name: model.facts["corpus_sha256"] for model in models},
     )
     tasks = {"standard library": retrieval_task(Part.TEST)}
@@ -65,7 +68,8 @@ def main(arguments: list[str] | None = None) -> None:
         for name, task in tasks.items():
             scored[name][f"{teacher.name}, a teacher"] = taught_scores(teacher, task)
     of_retrieval = [
-        retrieval.measure(name, task, models, scored[name]) for name, task in tasks.items()
+        retrieval.measure(name, task, models, scored[name], origin.fusion_weight)
+        for name, task in tasks.items()
     ]
     text = page(origin, of_order, of_retrieval)
     figures = {

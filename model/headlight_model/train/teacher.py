@@ -113,7 +113,7 @@ def make_lessons(teacher: Teacher, pairs: TextPairs, pieces: Sequence[str], dim:
     row = {text: at for at, text in enumerate(texts)}
     vectors = teacher.vectors(texts)
     first = {document: query for query, document in reversed(pairs["summary"])}
-    words = teacher.vectors([piece.removeprefix(INNER) for piece in pieces])
+    words = teacher.vectors([piece.removeprefix(INNER) or piece for piece in pieces])
     _, directions = np.linalg.eigh(vectors.T @ vectors)
     basis = directions[:, ::-1][:, :dim]  # [D, dim], strongest first
     if basis.shape[1] < dim:

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from headlight.runtime import Runtime
+from headlight_model.train import teacher
 from headlight_model.train.__main__ import main
 from headlight_model.train.data.tasks import TASKS, TextPairs
 from headlight_model.train.loop import Job, train
@@ -53,9 +55,9 @@ PAIRS: TextPairs = {
 
 
 def test_a_function_is_taught_to_lie_between_its_document_and_its_description() -> None:
-    teacher = WordTeacher()
-    lessons = make_lessons(teacher, PAIRS, ["tree", "##ing"], DIM)
-    read = {text: teacher.vectors([text])[0] for pair in PAIRS["summary"] for text in pair}
+    words = WordTeacher()
+    lessons = make_lessons(words, PAIRS, ["tree", "##ing"], DIM)
+    read = {text: words.vectors([text])[0] for pair in PAIRS["summary"] for text in pair}
     document, query = read["shutil def rmtree ( path )"], read["delete a tree"]
     wanted = unit(document + query)
     # All directions are kept, so every product is too.
@@ -68,11 +70,11 @@ def test_a_function_is_taught_to_lie_between_its_document_and_its_description() 
         ):
             assert found @ vector == pytest.approx(wanted @ read[text], abs=2e-3)
     undescribed, sentence = (lessons[f"sentence.{side}"][1] for side in ("documents", "queries"))
-    straight = teacher.vectors(["y def z ( )", "no summary"])
+    straight = words.vectors(["y def z ( )", "no summary"])
     assert undescribed @ sentence == pytest.approx(straight[0] @ straight[1], abs=2e-3)
     assert lessons[PIECES].shape == (2, DIM)
-    assert "ing" in teacher.texts
-    assert "never read" not in teacher.texts
+    assert "ing" in words.texts
+    assert "never read" not in words.texts
 
 
 def test_the_first_directions_hold_most() -> None:
@@ -97,13 +99,13 @@ def test_lessons_of_another_teacher_are_not_read(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small_library")
 def test_a_model_learns_from_a_teacher_that_reads_each_text_once(tmp_path: Path) -> None:
-    def job(teacher: WordTeacher | None, *, resume: bool = False) -> Job:
+    def job(chosen: WordTeacher | None, *, resume: bool = False) -> Job:
         return Job(
             positions="rope",
             out=tmp_path / "out",
             state=tmp_path / "state",
             recipe=TAUGHT,
-            teacher=teacher,
+            teacher=chosen,
             resume=resume,
         )
 
@@ -118,6 +120,21 @@ def test_a_model_learns_from_a_teacher_that_reads_each_text_once(tmp_path: Path)
     assert not again.texts
     with pytest.raises(ValueError, match="was saved with teacher_sha256 a, not b"):
         train(job(WordTeacher("b"), resume=True))
+
+
+def test_a_bundle_teaches_in_the_order_of_the_texts(
+    bundle_path: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(teacher, "AT_ONCE", 2)
+    monkeypatch.setattr(teacher, "CHARACTERS", 12)
+    bundle = teacher.BundleTeacher(bundle_path)
+    texts = ["a longer text", "b", "three", "b"]
+    expected = unit(runtime.encode(["a longer tex", "b", "three", "b"]))
+    vectors = bundle.vectors(texts)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose((vectors * expected).sum(axis=1), 1, atol=1e-3)  # maybe bfloat16
+    assert (expected[0] * expected[1]).sum() < 0.99
+    assert bundle.sha256 == runtime.bundle.sha256
 
 
 def test_a_missing_teacher_is_refused_with_the_remedy(

@@ -219,7 +219,7 @@ def distillation_loss(
             guess = each.log_softmax(dim=1)
             divergence = divergence + functional.kl_div(guess, target, reduction="batchmean") / 2
     pairs = zip(vectors, taught, strict=True)
-    cosine = torch.stack([(side * wanted).sum(dim=1).mean() for side, wanted in pairs]).mean()
+    cosine = torch.stack([(side * target).sum(dim=1).mean() for side, target in pairs]).mean()
     loss = divergence / (1 + len(recipe.widths)) + recipe.teacher_cosine * (1 - cosine)
     return loss, cosine.detach()
 

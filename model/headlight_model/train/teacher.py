@@ -118,14 +118,14 @@ def make_lessons(teacher: Teacher, pairs: TextPairs, pieces: Sequence[str], dim:
     basis = directions[:, ::-1][:, :dim]  # [D, dim], strongest first
     if basis.shape[1] < dim:
         basis = np.pad(basis, ((0, 0), (0, dim - basis.shape[1])))
-    found = {PIECES: words @ basis}
+    projected = {PIECES: words @ basis}
     for task in TASKS:
         queries = vectors[[row[query] for query, _ in pairs[task]]]
         documents = vectors[[row[document] for _, document in pairs[task]]]
         described = vectors[[row[first.get(document, document)] for _, document in pairs[task]]]
-        found[f"{task}.queries"] = unit(queries @ basis)
-        found[f"{task}.documents"] = unit((documents + described) @ basis)
-    return {name: each.astype(np.float16) for name, each in found.items()}
+        projected[f"{task}.queries"] = unit(queries @ basis)
+        projected[f"{task}.documents"] = unit((documents + described) @ basis)
+    return {name: each.astype(np.float16) for name, each in projected.items()}
 
 
 def save_lessons(path: Path, vectors: Lessons, about: str) -> None:

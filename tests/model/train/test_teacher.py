@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import zlib
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,34 +14,16 @@ from headlight_model.train.loop import Job, train
 from headlight_model.train.recipe import QUICK
 from headlight_model.train.teacher import (
     PIECES,
-    Floats,
     load_lessons,
     make_lessons,
     save_lessons,
     unit,
 )
+from tests.model.word_teacher import DIM, WordTeacher
 
-DIM = 24
 TAUGHT = dataclasses.replace(
     QUICK, stages=tuple(dataclasses.replace(stage, teacher=1.0) for stage in QUICK.stages)
 )
-
-
-class WordTeacher:
-    """Teacher whose vector of a text is the mean of random vectors of its words."""
-
-    def __init__(self, sha256: str = "a") -> None:
-        self.sha256 = sha256
-        self.texts: list[str] = []
-
-    def vectors(self, texts: Sequence[str]) -> Floats:
-        self.texts += texts
-        return unit(np.stack([sum(map(self.word, text.split() or ["-"])) for text in texts]))
-
-    @staticmethod
-    def word(word: str) -> Floats:
-        random = np.random.default_rng(zlib.crc32(word.encode()))
-        return random.standard_normal(DIM).astype(np.float32)
 
 
 PAIRS: TextPairs = {
@@ -59,7 +39,7 @@ def test_a_function_is_taught_to_lie_between_its_document_and_its_description() 
     lessons = make_lessons(words, PAIRS, ["tree", "##ing"], DIM)
     read = {text: words.vectors([text])[0] for pair in PAIRS["summary"] for text in pair}
     document, query = read["shutil def rmtree ( path )"], read["delete a tree"]
-    wanted = unit(document + query)
+    expected = unit(document + query)
     # All directions are kept, so every product is too.
     for task in ("summary", "sentence"):
         found = lessons[f"{task}.documents"][0].astype(np.float32)
@@ -68,7 +48,7 @@ def test_a_function_is_taught_to_lie_between_its_document_and_its_description() 
             lessons["summary.queries"].astype(np.float32),
             strict=True,
         ):
-            assert found @ vector == pytest.approx(wanted @ read[text], abs=2e-3)
+            assert found @ vector == pytest.approx(expected @ read[text], abs=2e-3)
     undescribed, sentence = (lessons[f"sentence.{side}"][1] for side in ("documents", "queries"))
     straight = words.vectors(["y def z ( )", "no summary"])
     assert undescribed @ sentence == pytest.approx(straight[0] @ straight[1], abs=2e-3)

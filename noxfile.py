@@ -366,7 +366,10 @@ def docs(session: nox.Session) -> None:
 
 @alone("train")
 def train(session: nox.Session) -> None:
-    """Train docs-rope again: `-- --stage 1`, then `-- --stage 2 --resume`; `-- docs-sinusoidal`."""
+    """Train docs-rope again: `-- --stage 1`, then `-- --stage 2 --resume`; `-- docs-sinusoidal`.
+
+    `nox -s teacher` first makes the bundle that it learns from.
+    """
     words = session.posargs
     name, *options = words if words and not words[0].startswith("-") else ("docs-rope", *words)
     out = f"{CHECKPOINTS}/{name}"
@@ -384,11 +387,21 @@ def train_reranker(session: nox.Session) -> None:
     project(session, *command, *session.posargs)
 
 
+@nox.session(venv_backend="none", requires=["peer-torch"])
+def teacher(session: nox.Session) -> None:
+    """Make the bundle of all-MiniLM-L6-v2 that docs-rope learns from: build/teacher."""
+    folder = "build/teacher"
+    session.run(f"{TORCH}/python", "-m", "bench.minilm", folder, external=True)
+    variants = ("--provider", "openvino", "--precision", "bf16")
+    into = f"{folder}/all-MiniLM-L6-v2"
+    project(session, "-m", "headlight", "export", f"{folder}/model", "--out", into, *variants)
+
+
 @alone("evaluate")
 def evaluate(session: nox.Session) -> None:
     """Measure the shipped models on what was held out; writes bench/results/evaluation.md.
 
-    `-- --previous FOLDER`: beside an earlier docs-rope.
+    `-- --previous FOLDER`: beside an earlier docs-rope; `-- --teacher BUNDLE`: beside its teacher.
     """
     models = [f"{CHECKPOINTS}/docs-{each}" for each in ("rope", "sinusoidal")]
     report = ("--out", "bench/results/evaluation.md")

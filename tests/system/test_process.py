@@ -11,6 +11,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
+from headlight_model.demo import NEAREST, QUESTIONS
 from tests.ports import free_address
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service
@@ -41,5 +42,10 @@ def test_the_demo_answers_and_exits() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[CLS]" in done.stdout
     assert "headlight embed" in done.stdout
-    [best] = re.findall(r"Why this one of 50 candidates: .*\n1\. [\d.]+  (\S+)", done.stdout)
-    assert best.startswith("datetime.date.fromisoformat(")
+    for question in QUESTIONS:
+        assert re.search(rf"^{question}\n(  0\.\d\d  \S+\(.*\n){{{NEAREST}}}", done.stdout, re.M)
+    assert "8 of 8 brackets look most at their partner" in done.stdout
+    [best] = re.findall(
+        rf"Why this one of 50 candidates: {QUESTIONS[0]}\n1\. [\d.]+  (\S+)", done.stdout
+    )
+    assert "(" in best

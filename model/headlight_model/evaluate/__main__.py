@@ -11,12 +11,13 @@ from pathlib import Path
 import torch
 
 from headlight_model.evaluate import order, retrieval
-from headlight_model.evaluate.neural import Beginnings, Shipped, recipe_of
+from headlight_model.evaluate.neural import Beginnings, Shipped, recipe_of, taught_scores
 from headlight_model.evaluate.report import Origin, page
 from headlight_model.evaluate.task import newcomer_task, package_task, retrieval_task
 from headlight_model.texts.corpus import Part
 from headlight_model.train.data import packages
 from headlight_model.train.loop import STATE_FOLDER
+from headlight_model.train.teacher import BundleTeacher
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -29,6 +30,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument(
         "--previous", type=Path, help="checkpoint folder of the first model's predecessor"
+    )
+    parser.add_argument(
+        "--teacher", type=Path, help="bundle of the first model's teacher, to be measured too"
     )
     parser.add_argument(
         "--state", type=Path, default=STATE_FOLDER / "evaluation", help="where the corpus is kept"
@@ -45,6 +49,9 @@ def main(arguments: list[str] | None = None) -> None:
         corpus_sha256=packages.digest(packages.everything(with_packages)),
         python=platform.python_version(),
         torch=torch.__version__.partition("+")[0],
+        fusion_weight=retrieval.fusion_weight(
+            models[0], (package_task if with_packages else retrieval_task)(Part.VALIDATION)
+        ),
         trained_on={model.name: model.facts["corpus_sha256"] for model in models},
     )
     tasks = {"standard library": retrieval_task(Part.TEST)}
@@ -56,8 +63,13 @@ def main(arguments: list[str] | None = None) -> None:
         }
     of_order = [order.measure(model) for model in models]
     scored = retrieval.baselines(Beginnings(models[0], options.state), tasks)
+    if options.teacher:
+        teacher = BundleTeacher(options.teacher)
+        for name, task in tasks.items():
+            scored[name][f"{teacher.name}, a teacher"] = taught_scores(teacher, task)
     of_retrieval = [
-        retrieval.measure(name, task, models, scored[name]) for name, task in tasks.items()
+        retrieval.measure(name, task, models, scored[name], origin.fusion_weight)
+        for name, task in tasks.items()
     ]
     text = page(origin, of_order, of_retrieval)
     figures = {

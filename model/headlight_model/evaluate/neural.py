@@ -21,6 +21,7 @@ from headlight_model.train.data.batches import bag_of_words, embed, encode
 from headlight_model.train.loop import HEAD_PREFIX, Job, begin
 from headlight_model.train.objectives import MaskedTokenHead
 from headlight_model.train.recipe import Recipe
+from headlight_model.train.teacher import Teacher
 
 Rows = list[list[int]]
 
@@ -98,14 +99,21 @@ class Shipped:
             self.encoder.blocks = blocks
 
 
+def taught_scores(teacher: Teacher, task: Task) -> Floats:
+    """Return cosines [Q, C] by a teacher."""
+    documents = teacher.vectors([document_text(function) for function in task.candidates])
+    scores: Floats = (teacher.vectors(task.questions) @ documents.T).astype(np.float64)
+    return scores
+
+
 class Beginnings:
     """A model before its training steps: starting weights, then pre-trained word vectors.
 
-    Rebuilt with the model's own recipe and seed from the present corpus.
+    Rebuilt with the model's own recipe and seed from the present corpus, without a teacher.
     """
 
     def __init__(self, model: Shipped, state: Path) -> None:
-        self.name, self.recipe = model.name, recipe_of(model)
+        self.name, self.recipe = model.name, recipe_of(model).untaught()
         positions, seed = model.encoder.config.positions, model.facts["seed"]
         self.trainer = begin(
             Job(positions=positions, out=state, recipe=self.recipe, seed=seed), state

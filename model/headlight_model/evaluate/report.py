@@ -19,6 +19,7 @@ class Origin:
     corpus_sha256: str
     python: str
     torch: str
+    fusion_weight: float  # of the first model beside BM25, from the validation part
     trained_on: dict[str, str]  # by model: digest of the corpus it learnt from
 
 
@@ -44,7 +45,9 @@ def _introduction(origin: Origin) -> str:
         f"(headlight_model/train/data/corpus.json), SHA-256 `{origin.corpus_sha256}`.{note} "
         "Weights, vocabulary and word frequencies come from the training part. Everything below "
         "is measured on packages and library modules that were not used in training; "
-        "only the questions by hand are about the whole library."
+        "only the questions by hand are about the whole library. Beside BM25, the model's "
+        f"standardised scores have the weight {origin.fusion_weight:.2f} of 1, the best on the "
+        "validation packages."
     )
 
 

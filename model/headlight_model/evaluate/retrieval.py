@@ -12,8 +12,10 @@ from headlight_model.evaluate.neural import Beginnings, Shipped
 from headlight_model.evaluate.ranking import (
     Floats,
     Interval,
+    best_weight,
     bootstrap,
     found,
+    fuse,
     ranks,
     reciprocal_ranks,
 )
@@ -59,15 +61,19 @@ class Retrieval:
     comparisons: list[Comparison]
 
 
-def measure(name: str, task: Task, models: list[Shipped], scored: dict[str, Floats]) -> Retrieval:
+def measure(
+    name: str, task: Task, models: list[Shipped], scored: dict[str, Floats], weight: float
+) -> Retrieval:
     """Rank the candidates with all contestants, and compare the first model with the others.
 
     Args:
         scored: scores of the task's baselines, as `baselines` returns.
+        weight: of the first model beside BM25, as `fusion_weight` returns.
     """
     scores = lexical_scores(task) | scored
     for place, model in enumerate(models):
         scores |= variants(model, task) if place == 0 else {model.name: model.scores(task)}
+    scores[f"{models[0].name} + BM25"] = fuse(scores[models[0].name], scores[BM25], weight)
     of_rank = {
         contestant: ranks(values, task.asked, task.also) for contestant, values in scores.items()
     }
@@ -100,6 +106,11 @@ def lexical_scores(task: Task) -> dict[str, Floats]:
         BM25: lexical.bm25(task),
         "TF-IDF, stemmed, name weighted": lexical.tf_idf(task),
     }
+
+
+def fusion_weight(model: Shipped, validation: Task) -> float:
+    """Return the weight of a model beside BM25 that is best on a task of the validation part."""
+    return best_weight(model.scores(validation), lexical.bm25(validation), validation.asked)
 
 
 def baselines(beginnings: Beginnings, tasks: dict[str, Task]) -> dict[str, dict[str, Floats]]:

@@ -14,6 +14,7 @@ import torch
 from headlight_model.positions.position_schemes import POSITIONS
 from headlight_model.train.loop import Job, train
 from headlight_model.train.recipe import QUICK, Recipe
+from headlight_model.train.teacher import TEACHER, BundleTeacher
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -35,6 +36,12 @@ def main(arguments: list[str] | None = None) -> None:
         default=0,
         help="last stage to run, counted from 1; default: all stages",
     )
+    parser.add_argument(
+        "--teacher",
+        type=Path,
+        default=TEACHER,
+        help="bundle that a recipe with a teacher learns from; default: %(default)s",
+    )
     parser.add_argument("--threads", type=int, help="CPU threads; default: as torch decides")
     parser.add_argument("--resume", action="store_true", help="continue from --state")
     parser.add_argument(
@@ -44,6 +51,10 @@ def main(arguments: list[str] | None = None) -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     recipe = QUICK if options.quick else Recipe()
+    try:
+        teacher = BundleTeacher(options.teacher) if recipe.taught else None
+    except FileNotFoundError as error:
+        parser.error(str(error))
     job = Job(
         positions=options.positions,
         out=options.out,
@@ -52,6 +63,7 @@ def main(arguments: list[str] | None = None) -> None:
         resume=options.resume,
         stage=options.stage,
         state=options.state,
+        teacher=teacher,
     )
     print(json.dumps(train(job)["validation"], indent=2))
 

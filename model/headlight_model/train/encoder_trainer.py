@@ -13,6 +13,7 @@ from headlight_model.train.data.batches import (
     NEAR,
     ORDER,
     PAIRS,
+    TEACHER,
     embed,
     encode,
     equal_texts,
@@ -24,6 +25,7 @@ from headlight_model.train.data.tokenizer import vocabulary
 from headlight_model.train.data.words import (
     distance_from_words,
     learn_words,
+    lesson_batch,
     starting_vectors,
     words_loss,
 )
@@ -31,11 +33,13 @@ from headlight_model.train.initial import initialise_encoder, initialise_head
 from headlight_model.train.objectives import (
     MaskedTokenHead,
     ReplacedTokenHead,
+    distillation_loss,
     nested_loss,
     order_loss,
     source_loss,
 )
 from headlight_model.train.recipe import Recipe
+from headlight_model.train.teacher import PIECES, Lessons
 from headlight_model.train.trainer import Result, StepReport, Trainer
 
 
@@ -50,12 +54,16 @@ class EncoderTrainer(Trainer):
         tokenizer: Tokenizer,
         seed: int,
         origin: dict[str, str],
+        lessons: Lessons | None = None,
     ) -> None:
         torch.manual_seed(seed)
         self.pieces = pieces = vocabulary(tokenizer)
+        self.lessons = lessons
         self.fillers = fillers(pieces)
         encoder = Encoder(recipe.encoder_config(positions, len(pieces)))
-        initialise_encoder(encoder, starting_vectors(pieces, data, recipe.dim))
+        taught = None if lessons is None else torch.from_numpy(lessons[PIECES]).float()
+        initialise_encoder(encoder, starting_vectors(pieces, data, recipe.dim, taught))
+        self.forms = [[*row[1:-1]] for row in encode(tokenizer, recipe.forms, 16)]
         self.head = MaskedTokenHead(encoder.config, recipe.guess_dim)
         initialise_head(self.head, encoder)
         self.replaced_head = ReplacedTokenHead(encoder.config)
@@ -65,7 +73,7 @@ class EncoderTrainer(Trainer):
 
     def learn_words(self) -> None:
         """Train the word vectors; `advance` does so before the first step."""
-        learn_words(self.encoder, self.data, self.recipe, self.seed)
+        learn_words(self.encoder, self.data, self.recipe, self.seed, self.lessons)
 
     def advance(self) -> StepReport:
         if self.step == 0:
@@ -74,7 +82,7 @@ class EncoderTrainer(Trainer):
 
     def objectives(self) -> dict[str, float]:
         stage = self.recipe.stages[self.recipe.number(self.step)]
-        names = ("words", "pairs", "order", "source", "near")
+        names = ("words", "pairs", "order", "source", "near", "teacher")
         weights = {name: getattr(stage, name) for name in names}
         return {name: weight for name, weight in weights.items() if weight}
 
@@ -111,6 +119,31 @@ class EncoderTrainer(Trainer):
             query_vectors, document_vectors, same, recipe.temperature, recipe.widths
         )
         return Result(loss, accuracy, query_tokens + document_tokens)
+
+    def teacher(self) -> Result:
+        """Give this step's pairs of texts the vectors and similarities that the teacher gives."""
+        recipe = self.recipe
+        assert self.lessons is not None  # Job
+        random = np.random.default_rng([self.seed, TEACHER, self.step])
+        queries, documents, taught = lesson_batch(
+            self.data, self.lessons, recipe.teacher_pairs, random, recipe
+        )
+        same = equal_texts(queries, documents)
+        queries = self.with_forms(queries, random)
+        (query_vectors, query_tokens), (document_vectors, document_tokens) = (
+            embed(self.encoder, rows, bfloat16=recipe.bfloat16) for rows in (queries, documents)
+        )
+        loss, cosine = distillation_loss((query_vectors, document_vectors), taught, same, recipe)
+        return Result(loss, cosine, query_tokens + document_tokens)
+
+    def with_forms(self, rows: list[list[int]], random: np.random.Generator) -> list[list[int]]:
+        """Return questions, a share of which begins like "how to"."""
+        chosen = random.random(len(rows)) < self.recipe.form_share
+        numbers = random.integers(max(1, len(self.forms)), size=len(rows))
+        return [
+            [row[0], *self.forms[number], *row[1:]] if begins and self.forms else row
+            for row, begins, number in zip(rows, chosen, numbers, strict=True)
+        ]
 
     def order(self) -> Result:
         """Choose between answers that only order tells apart."""

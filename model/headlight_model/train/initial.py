@@ -38,17 +38,17 @@ def initialise_encoder(encoder: Encoder, words: Tensor) -> None:
     A sinusoidal model begins with heads that attend to near tokens.
 
     Args:
-        words: float [V, dim], of length 1 at most.
+        words: float [V, dim], of length 1 at most, in the directions of text vectors.
     """
     places = position_vectors(encoder)  # [S, dim]
     hidden = varying_directions(places)  # [K, dim]
-    length = words.norm(dim=1, keepdim=True)
+    dim = encoder.config.dim
+    turn, _ = torch.linalg.qr(torch.randn(dim, dim))
+    length, words = words.norm(dim=1, keepdim=True), words @ turn
     inside = words - words @ hidden.T @ hidden
     inside = inside * (length / inside.norm(dim=1, keepdim=True)) * word_scale(encoder)
     # Minus the mean of the positions, which would make all texts alike.
     encoder.embedding.weight.copy_(inside - places.mean(dim=0))
-    dim = encoder.config.dim
-    turn, _ = torch.linalg.qr(torch.randn(dim, dim))
     # The projection keeps angles, and removes the directions in which positions vary.
     encoder.dense[0].get_parameter("weight").copy_(turn - turn @ hidden.T @ hidden)
     for table in encoder.positions.parameters():

@@ -23,14 +23,15 @@ from headlight_model.train.data import packages, tasks
 from headlight_model.train.data.batches import prepare
 from headlight_model.train.data.stored import Data, load
 from headlight_model.train.data.tasks import TextPairs
-from headlight_model.train.data.tokenizer import train_tokenizer
+from headlight_model.train.data.tokenizer import train_tokenizer, vocabulary
 from headlight_model.train.encoder_trainer import EncoderTrainer
 from headlight_model.train.evaluate import masked_token_metrics, retrieval_metrics
 from headlight_model.train.recipe import Recipe
+from headlight_model.train.teacher import Teacher, load_lessons, make_lessons, save_lessons
 from headlight_model.train.trainer import StepReport, Trainer
 
 STATE_FOLDER = Path("build/train")
-DATA = "data.safetensors"
+DATA, LESSONS = "data.safetensors", "lessons.safetensors"
 HEAD_PREFIX = "mlm_head."
 SMOOTHING = 0.98  # of the figures in the progress bar
 
@@ -51,6 +52,7 @@ class Job:
     save_every: int = 25  # steps between resumable states
     # Folder of these states; None: build/train/NAME, NAME being the last part of `out`.
     state: Path | None = None
+    teacher: Teacher | None = None  # of a recipe that learns from one
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**32:
@@ -93,6 +95,7 @@ def begin(job: Job, state: Path) -> EncoderTrainer:
         [corpus_sha256, recipe.vocab_size, recipe.sentence_length, recipe.document_length]
     )
     data, file = load(state / DATA, made_from), state / TOKENIZER
+    pairs = None
     if data is None:
         pairs = tasks.pairs(chosen, Part.TRAINING)
         tokenizer = train_tokenizer(training_texts(chosen, pairs), recipe.vocab_size)
@@ -102,7 +105,18 @@ def begin(job: Job, state: Path) -> EncoderTrainer:
     tokenizer = Tokenizer.from_file(str(file))
     tokenizer_sha256 = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
     origin = {"corpus_sha256": corpus_sha256, "tokenizer_sha256": tokenizer_sha256}
-    return EncoderTrainer(recipe, job.positions, data, tokenizer, job.seed, origin)
+    lessons = None
+    if recipe.taught:
+        if job.teacher is None:
+            raise ValueError("the recipe learns from a teacher, and the job has none")
+        origin["teacher_sha256"] = job.teacher.sha256
+        about = json.dumps([made_from, origin, recipe.dim])
+        lessons = load_lessons(state / LESSONS, about)
+        if lessons is None:
+            pairs = pairs or tasks.pairs(chosen, Part.TRAINING)
+            lessons = make_lessons(job.teacher, pairs, vocabulary(tokenizer), recipe.dim)
+            save_lessons(state / LESSONS, lessons, about)
+    return EncoderTrainer(recipe, job.positions, data, tokenizer, job.seed, origin, lessons)
 
 
 def training_texts(chosen: Iterable[Source], pairs: TextPairs) -> list[str]:

@@ -186,6 +186,44 @@ def nested_loss(
     return loss / (1 + len(widths)), accuracy
 
 
+def distillation_loss(
+    vectors: tuple[Tensor, Tensor],
+    taught: tuple[Tensor, Tensor],
+    same: Tensor,
+    recipe: Recipe,
+) -> tuple[Tensor, Tensor]:
+    """Return the distance of vectors, and of their similarities, from those of a teacher.
+
+    The similarities of a batch become, row by row, a distribution over the answers: the teacher's,
+    mixed with the truth. The loss is the divergence of the student's from it, for each width, both
+    ways, plus 1 minus the cosine of each vector with the teacher's.
+
+    Args:
+        vectors: of queries and documents, float [B, D] of unit length.
+        taught: the same by the teacher.
+        same: as in `contrastive_loss`.
+
+    Returns:
+        Two scalars: loss in nats, and the mean cosine with the teacher's vectors.
+    """
+    truth = same | torch.eye(len(same), dtype=torch.bool)
+    truth = truth / truth.sum(dim=1, keepdim=True)  # symmetric
+    share = recipe.truth_share
+    scores = taught[0] @ taught[1].T / recipe.temperature
+    targets = [share * truth + (1 - share) * each.softmax(dim=1) for each in (scores, scores.T)]
+    divergence = torch.zeros(())
+    for width in (*recipe.widths, vectors[0].shape[1]):
+        queries, documents = (unit_length(side[:, :width]) for side in vectors)
+        scores = queries @ documents.T / recipe.temperature
+        for target, each in zip(targets, (scores, scores.T), strict=True):
+            guess = each.log_softmax(dim=1)
+            divergence = divergence + functional.kl_div(guess, target, reduction="batchmean") / 2
+    pairs = zip(vectors, taught, strict=True)
+    cosine = torch.stack([(side * target).sum(dim=1).mean() for side, target in pairs]).mean()
+    loss = divergence / (1 + len(recipe.widths)) + recipe.teacher_cosine * (1 - cosine)
+    return loss, cosine.detach()
+
+
 def order_loss(queries: Tensor, documents: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """Return the mean cross-entropy of choosing the answer and of choosing the question.
 

@@ -33,6 +33,7 @@ class Stage:
     order: float = 0.0  # questions that only order tells apart
     source: float = 0.0  # hidden and replaced tokens of source code, and the taught heads
     near: float = 0.0  # vectors of texts held near their weighted word vectors
+    teacher: float = 0.0  # vectors of texts, and their similarities, as of the teacher
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,12 +45,11 @@ class Recipe:
 
     # Whether the corpus holds the pinned packages beside the standard library.
     packages: bool = True
-    # The first teaches the blocks order, syntax and the weight of a name, at half the cost of a
-    # step with pairs. Vectors of texts are held near those of their words meanwhile: otherwise
-    # they drift away, and pairs then take thousands of steps to bring them back.
+    # The first teaches the blocks order and syntax beside what the teacher knows, the second also
+    # the pairs that no teacher reads: names and comments.
     stages: tuple[Stage, ...] = (
-        Stage(steps=1400, learning_rate=2e-3, words=1.0, order=0.3, source=1.0, near=8.0),
-        Stage(steps=600, learning_rate=8e-4, pairs=1.0, order=0.3, source=0.5, near=1.0),
+        Stage(steps=650, learning_rate=2e-3, order=0.3, source=1.0, teacher=2.0),
+        Stage(steps=450, learning_rate=1e-3, pairs=0.5, order=0.3, source=0.5, teacher=2.0),
     )
     warmup_steps: int = 50  # of each stage
     # The embeddings learn at this share of the rate. At the full rate they forget, within minutes,
@@ -60,18 +60,25 @@ class Recipe:
     gradient_norm: float = 1.0  # gradients are scaled down to it
     bfloat16: bool = True  # for the matrix products of the blocks
 
-    # Before the stages: word vectors alone learn to match pairs of texts, without order.
-    word_steps: int = 600
+    # Before the stages: word vectors alone learn to match pairs of texts, without order. With a
+    # teacher they start as its vectors of the vocabulary.
+    word_steps: int = 800
     word_pairs: int = 512
     # Learning rate at the start, for vectors of unit length; falls linearly to 0.
     word_rate: float = 3e-3
 
-    pairs: int = 256  # of texts a step; each has pairs - 1 wrong answers
+    pairs: int = 128  # of texts a step; each has pairs - 1 wrong answers
     run: int = 8  # consecutive pairs of the corpus drawn together, mostly of one module
     drop_tokens: float = 0.2  # of the texts of pairs, so that no pair is learnt by a single word
     temperature: float = 0.05
     widths: tuple[int, ...] = (64, 128)  # leading dimensions that are usable as a shorter vector
     near_pairs: int = 48  # a step
+    teacher_pairs: int = 160  # a step
+    truth_share: float = 0.3  # of the right answer in what is learnt of the teacher's similarities
+    teacher_cosine: float = 4.0  # weight of the vectors themselves beside their similarities
+    # Put before a share of the questions that a teacher read without.
+    forms: tuple[str, ...] = ("how to", "how do i", "how can i", "function to")
+    form_share: float = 0.2
     order_triplets: int = 32  # a step
     # Tokens a window, drawn each step; short texts must work too.
     lengths: tuple[int, ...] = (128, 128, 64, 32)
@@ -106,6 +113,16 @@ class Recipe:
     def steps(self) -> int:
         """Steps of all stages."""
         return self.end(len(self.stages))
+
+    @property
+    def taught(self) -> bool:
+        """Whether a teacher is needed."""
+        return any(stage.teacher for stage in self.stages)
+
+    def untaught(self) -> Recipe:
+        """Return the recipe without its teacher."""
+        stages = tuple(dataclasses.replace(stage, teacher=0.0) for stage in self.stages)
+        return dataclasses.replace(self, stages=stages)
 
     def end(self, stage: int) -> int:
         """Return the step at which a stage ends, 1 being the first."""
@@ -168,6 +185,7 @@ QUICK = Recipe(
     window_tokens=128,
     pairs=8,
     near_pairs=4,
+    teacher_pairs=8,
     run=2,
     widths=(16,),
     order_triplets=2,

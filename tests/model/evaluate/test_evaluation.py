@@ -10,24 +10,29 @@ from pathlib import Path
 
 import pytest
 
-from headlight_model.evaluate.__main__ import main
+from headlight_model.evaluate import __main__ as evaluation
 from headlight_model.evaluate.heads import CALLED
 from headlight_model.evaluate.task import retrieval_task
 from headlight_model.texts.corpus import Part
 from headlight_model.train.attention_roles import ROLES
 from headlight_model.train.loop import Job, train
 from headlight_model.train.recipe import QUICK
+from tests.model.word_teacher import WordTeacher
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.usefixtures("small_library")
-def test_the_whole_evaluation_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_whole_evaluation_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "BundleTeacher", lambda bundle: WordTeacher(bundle.name))
     folders = [tmp_path / "rope", tmp_path / "sinusoidal"]
     for folder in folders:
         train(Job(positions=folder.name, out=folder, recipe=QUICK, state=tmp_path / "state"))
     previous = ["--previous", str(folders[1]), "--state", str(tmp_path / "state")]
-    main([*map(str, folders), "--out", str(tmp_path / "new" / "page.md"), *previous])
+    previous += ["--teacher", "bundle"]
+    evaluation.main([*map(str, folders), "--out", str(tmp_path / "new" / "page.md"), *previous])
     page = (tmp_path / "new" / "page.md").read_text(encoding="utf-8")
     assert capsys.readouterr().out.strip() == page.strip()
     figures = json.loads((tmp_path / "new" / "page.json").read_text(encoding="utf-8"))
@@ -44,6 +49,8 @@ def test_the_whole_evaluation_runs(tmp_path: Path, capsys: pytest.CaptureFixture
         "rope, 16 dimensions",
         "rope, int8",
         "rope, binary",
+        "rope + BM25",
+        "words, a teacher",
         "rope before",
         "sinusoidal",
     ):

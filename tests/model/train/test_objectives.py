@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable
 
@@ -15,6 +16,7 @@ from headlight_model.train.objectives import (
     MaskedTokenHead,
     ReplacedTokenHead,
     contrastive_loss,
+    distillation_loss,
     masked_token_loss,
     nested_loss,
     order_loss,
@@ -148,3 +150,40 @@ def test_order_loss_separates_nearly_equal_vectors() -> None:
 def test_equal_vectors_are_a_tie() -> None:
     same = unit_length(torch.ones(2, 8)).expand(3, 2, 8)
     assert order_loss(same, same, temperature=0.05)[0].item() == pytest.approx(math.log(2))
+
+
+def unit_vectors(count: int, dim: int) -> torch.Tensor:
+    return unit_length(torch.randn(count, dim))
+
+
+def test_distillation_is_least_for_the_vectors_of_the_teacher() -> None:
+    recipe = dataclasses.replace(QUICK, truth_share=0.0, widths=())
+    taught = unit_vectors(6, 16), unit_vectors(6, 16)
+    nothing_same = torch.zeros(6, 6, dtype=torch.bool)
+    far = unit_vectors(6, 16), unit_vectors(6, 16)
+    losses = []
+    for share in (0.0, 0.5, 1.0):
+        sides = [unit_length(a + share * (b - a)) for a, b in zip(taught, far, strict=True)]
+        loss, cosine = distillation_loss((sides[0], sides[1]), taught, nothing_same, recipe)
+        losses.append(loss.item())
+        assert cosine.item() == pytest.approx(
+            sum((a * b).sum().item() for a, b in zip(sides, taught, strict=True)) / 12, abs=1e-5
+        )
+    assert losses[0] == pytest.approx(0, abs=1e-5)
+    assert all(before < after for before, after in itertools.pairwise(losses))
+
+
+def test_the_truth_is_learnt_beside_a_teacher_that_errs() -> None:
+    queries = unit_vectors(4, 16)
+    taught = queries, queries.roll(1, dims=0)  # every answer is another question's
+    same = torch.zeros(4, 4, dtype=torch.bool)
+
+    def similarities(share: float, same: torch.Tensor) -> float:
+        """Return the loss of a student that knows the truth."""
+        recipe = dataclasses.replace(QUICK, truth_share=share, widths=(), teacher_cosine=0.0)
+        return distillation_loss((queries, queries), taught, same, recipe)[0].item()
+
+    assert similarities(1.0, same) < 0.1 < similarities(0.5, same) < similarities(0.0, same)
+    # Pairs with the same text are both right.
+    same[0, 1] = same[1, 0] = True
+    assert similarities(1.0, same) > 0.3

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer
@@ -13,6 +14,7 @@ from headlight_model.positions.position_schemes import POSITIONS
 from headlight_model.train.data.stored import Data
 from headlight_model.train.encoder_trainer import EncoderTrainer
 from headlight_model.train.recipe import QUICK, Recipe, Stage
+from headlight_model.train.teacher import PIECES, Lessons, unit
 from headlight_model.train.trainer import STATE
 
 WITH_DROPOUT = dataclasses.replace(QUICK, dropout=0.1)
@@ -24,11 +26,14 @@ def trainer(counting_data: Data, tokenizer: Tokenizer) -> Make:
     """Build a trainer of the counting data."""
 
     def make(
-        recipe: Recipe = WITH_DROPOUT, positions: str = "rope", seed: int = 0, digest: str = "x"
+        recipe: Recipe = WITH_DROPOUT,
+        positions: str = "rope",
+        seed: int = 0,
+        digest: str = "x",
+        lessons: Lessons | None = None,
     ) -> EncoderTrainer:
-        return EncoderTrainer(
-            recipe, positions, counting_data, tokenizer, seed, {"corpus_sha256": digest}
-        )
+        origin = {"corpus_sha256": digest}
+        return EncoderTrainer(recipe, positions, counting_data, tokenizer, seed, origin, lessons)
 
     return make
 
@@ -80,6 +85,24 @@ def test_the_losses_decrease(trainer: Make, positions: str) -> None:
     for objective in ("source", "pairs"):
         losses = [report.loss[objective] for report in reports]
         assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
+
+
+def test_vectors_become_those_of_the_teacher(trainer: Make, counting_data: Data) -> None:
+    stage = Stage(steps=60, learning_rate=5e-3, teacher=1.0)
+    random = np.random.default_rng(0)
+    count = len(counting_data.pairs["summary"].queries)
+    rows = {"summary.queries": count, "summary.documents": count, PIECES: 200}
+    lessons = {
+        name: unit(random.standard_normal((size, QUICK.dim), np.float32)).astype(np.float16)
+        for name, size in rows.items()
+    }
+    recipe = dataclasses.replace(QUICK, stages=(stage,), warmup_steps=5, drop_tokens=0.0)
+    learner = trainer(recipe, lessons=lessons)
+    reports = [learner.advance() for _ in range(recipe.steps)]
+    cosines = [report.accuracy["teacher"] for report in reports]
+    assert sum(cosines[-5:]) > sum(cosines[:5]) + 5 * 0.2
+    losses = [report.loss["teacher"] for report in reports]
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
 
 
 def test_each_stage_has_objectives_of_its_own(trainer: Make) -> None:

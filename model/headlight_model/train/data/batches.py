@@ -26,7 +26,9 @@ from headlight_model.train.data.tokenizer import CLS_ID, PAD_ID, SEP_ID
 from headlight_model.train.recipe import Recipe
 
 ROWS = 64  # sentences or functions encoded together
-WINDOWS, PAIRS, HELD_OUT, WORDS, ORDER, NEAR = range(6)  # independent random streams of one seed
+# Independent random streams of one seed; 6 is of the reranker.
+WINDOWS, PAIRS, HELD_OUT, WORDS, ORDER, NEAR = range(6)
+TEACHER = 7
 # Limit of each package's source in the stream, so that no package dominates.
 STREAM_CHARACTERS = 800_000
 
@@ -102,14 +104,29 @@ def pair_batch(
         run: number of consecutive pairs drawn together. They are mostly from one module, which
             makes them the hardest wrong answers for each other.
     """
-    names = [task for task in tasks.TASKS if len(data.pairs[task].queries) > 1]
+    task, rows = draw_rows(data, tasks.TASKS, count, random, run)
+    return texts_of(data, task, rows, random, drop)
+
+
+def draw_rows(
+    data: Data, among: Iterable[str], count: int, random: np.random.Generator, run: int = 1
+) -> tuple[str, list[int]]:
+    """Draw a task and the rows of `count` of its pairs, see `pair_batch`."""
+    names = [task for task in among if len(data.pairs[task].queries) > 1]
     shares = np.array([tasks.TASKS[task] for task in names])
-    pairs = data.pairs[names[random.choice(len(names), p=shares / shares.sum())]]
-    runs = -(-len(pairs.queries) // run)
+    task = names[random.choice(len(names), p=shares / shares.sum())]
+    size = len(data.pairs[task].queries)
+    runs = -(-size // run)
     starts = random.choice(runs, size=min(-(-count // run), runs), replace=False) * run
-    rows = [row for start in starts for row in range(start, min(start + run, len(pairs.queries)))]
+    return task, [row for start in starts for row in range(start, min(start + run, size))]
+
+
+def texts_of(
+    data: Data, task: str, rows: Iterable[int], random: np.random.Generator, drop: float = 0.0
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return queries and documents of some pairs, thinned, see `pair_batch`."""
+    pairs, marks = data.pairs[task], data.name_marks
     queries, documents = ([side[row] for row in rows] for side in (pairs.queries, pairs.documents))
-    marks = data.name_marks
     return thin(queries, drop, random, marks), thin(documents, drop, random, marks)
 
 

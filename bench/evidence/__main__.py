@@ -35,24 +35,26 @@ QUICK_DOCUMENTS = -6  # the last, which are short
 
 def _planted(runtimes: Sequence[Runtime], options: argparse.Namespace) -> dict[str, Any]:
     cases = planted.all_cases(options.cases)
-    found = {_name(each): methods.measure(each, cases) for each in runtimes}
-    return {"digest": planted.digest(cases), **_merged(found)}
+    by_model = {_name(each): methods.measure(each, cases) for each in runtimes}
+    return {"digest": planted.digest(cases), **_merged(by_model)}
 
 
 def _deletion(runtimes: Sequence[Runtime], options: argparse.Namespace) -> dict[str, Any]:
     cases = planted.first_cases(planted.all_cases(options.cases), options.curves)
-    found = {_name(each): {"rows": deletion.measure(each, cases)} for each in runtimes}
-    return {"digest": planted.digest(cases), **_merged(found)}
+    by_model = {_name(each): {"rows": deletion.measure(each, cases)} for each in runtimes}
+    return {"digest": planted.digest(cases), **_merged(by_model)}
 
 
 def _name(runtime: Runtime) -> str:
     return runtime.model().ref.name
 
 
-def _merged(found: dict[str, dict[str, list[dict[str, Any]]]]) -> dict[str, list[dict[str, Any]]]:
+def _merged(
+    by_model: dict[str, dict[str, list[dict[str, Any]]]],
+) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each model in one list, each with its model."""
     merged: dict[str, list[dict[str, Any]]] = {}
-    for model, tables in found.items():
+    for model, tables in by_model.items():
         for name, rows in tables.items():
             merged.setdefault(name, []).extend({"model": model, **row} for row in rows)
     return merged

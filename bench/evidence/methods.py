@@ -91,7 +91,7 @@ def sentence_weights(runtime: Runtime, case: Case, others: Sequence[str]) -> Wei
     named |= {each.method + DISTINCT: each for each in among.passages[0].evidence}
     weights = {name: each.weights.astype(np.float64) for name, each in named.items()}
     for name, each in named.items():
-        weights[name + PER_TOKEN] = weights[name] / [len(own) for own in each.units]
+        weights[name + PER_TOKEN] = weights[name] / [len(tokens) for tokens in each.units]
     weights[LAST_LAYER] = of_last.evidence[0].weights.astype(np.float64)
     query, *alone = runtime.encode([case.query, *case.sentences])
     count = len(case.sentences)
@@ -123,11 +123,11 @@ def hit(weights: Floats, answer: int, depth: int) -> float:
 
 def other_passages(cases: Sequence[Case], seed: int = SEED) -> list[list[str]]:
     """Return OTHERS passages for each case, of other cases of its task."""
-    draw, found = random.Random(seed), list[list[str]]()
+    draw, passages = random.Random(seed), list[list[str]]()
     for case in cases:
         pool = [each.passage for each in cases if each.task == case.task and each is not case]
-        found.append(draw.sample(pool, min(OTHERS, len(pool))))
-    return found
+        passages.append(draw.sample(pool, min(OTHERS, len(pool))))
+    return passages
 
 
 def measure(runtime: Runtime, cases: Sequence[Case]) -> dict[str, list[dict[str, Any]]]:

@@ -51,8 +51,8 @@ def load_owner(name: str) -> nn.Module:
     module, _, function = name.partition(":")
     if not module or not function:
         raise Refused(f"--check-against is {name!r}; give MODULE:FUNCTION, as my_model:trained")
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
+    if (directory := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, directory)
     try:
         build = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:

@@ -205,7 +205,7 @@ class ComparisonLayout:
         if self.spec.token_rows or not compares:
             return list(items)
         rows = [self.query, *(each.compared for each in self.passages)]
-        return [item.placed(tokens=own) for item, own in zip(items, rows, strict=True)]
+        return [item.placed(tokens=tokens) for item, tokens in zip(items, rows, strict=True)]
 
 
 def term_evidence(spec: CompareSpec) -> EvidenceSpec | None:
@@ -291,12 +291,12 @@ def evidence_names(spec: CompareSpec) -> dict[Path, Path]:
         names[path_of(SPARSE)] = ("evidence", methods.index("terms"), "method")
     if "attention" not in methods:
         return names
-    own, attention = ("evidence", methods.index("attention")), path_of(ATTENTION)
+    evidence, attention = ("evidence", methods.index("attention")), path_of(ATTENTION)
     return names | {
-        (*attention, "layers"): (*own, "layers"),
-        (*attention, "heads"): (*own, "heads"),
-        attention: (*own, "method"),
-        (*attention, "reduce"): (*own, "method"),
+        (*attention, "layers"): (*evidence, "layers"),
+        (*attention, "heads"): (*evidence, "heads"),
+        attention: (*evidence, "method"),
+        (*attention, "reduce"): (*evidence, "method"),
     }
 
 
@@ -340,17 +340,19 @@ def layout_of(
             hidden += occluded_units(0, units, query, "query")
     for place, (tokenized, value) in enumerate(zip(inputs[1:], values[1:], strict=True)):
         compared = compared_tokens(tokenized)
-        found = plan.of_passage(place, tokenized, value, compared, of_query)
-        for each, of_method in zip(spec.evidence, found, strict=True):
+        by_method = plan.of_passage(place, tokenized, value, compared, of_query)
+        for each, of_method in zip(spec.evidence, by_method, strict=True):
             if each.method == "occlusion":
                 passage = f"passages[{place}]"
                 hidden += occluded_units(place + 1, of_method.passage, tokenized, passage)
         matched = matched_tokens(tokenized) if many else compared
         length, left_out = len(tokenized.ids), tokenized.left_out
-        planned.append(PlannedPassage(matched, tuple(found), length, left_out))
+        planned.append(PlannedPassage(matched, tuple(by_method), length, left_out))
     if any(each.distinct and each.method == "late_interaction" for each in spec.evidence):
         rarities = token_rarities([each.ids for each in inputs[1:]])
-        planned = [each._replace(rarity=own) for each, own in zip(planned, rarities, strict=True)]
+        planned = [
+            each._replace(rarity=rarity) for each, rarity in zip(planned, rarities, strict=True)
+        ]
     terms = term_evidence(spec)
     most = 0 if terms is None else min(terms.top_k or USUAL, manifest.architecture.vocab_size)
     return ComparisonLayout(
@@ -393,11 +395,11 @@ class _Units:
         of_query: Sequence[EvidenceUnits | None],
     ) -> list[PlannedUnits]:
         """Return the units of each evidence of one passage."""
-        text, found = value if isinstance(value, str) else None, list[PlannedUnits]()
+        text, units = value if isinstance(value, str) else None, list[PlannedUnits]()
         made = dict[tuple[object, ...], EvidenceUnits]()  # methods often have the same units
         for at, (each, query) in enumerate(zip(self._evidence, of_query, strict=True)):
             if not METHODS[each.method].units:
-                found.append(PlannedUnits(EvidenceUnits(NO_TOKENS, NO_TOKENS)))
+                units.append(PlannedUnits(EvidenceUnits(NO_TOKENS, NO_TOKENS)))
                 continue
             tokens = self._tokens(each, tokenized, compared)
             key = each.unit, each.spans[place : place + 1], len(tokens)
@@ -408,8 +410,8 @@ class _Units:
             special = None
             if METHODS[each.method].rest or (many and each.method == "late_interaction"):
                 special = single_tokens(len(tokenized.ids), [compared])
-            found.append(PlannedUnits(passage, query, special, finer))
-        return found
+            units.append(PlannedUnits(passage, query, special, finer))
+        return units
 
     def _tokens(self, spec: EvidenceSpec, tokenized: Tokenized, compared: Ids | None = None) -> Ids:
         """Return the tokens that belong to units."""
@@ -475,7 +477,7 @@ def _pairs(
     planned, hidden = list[PlannedPassage](), list[OccludedUnit]()
     later = int(manifest.architecture.causal)  # the text that sees the other
     for place, (tokenized, texts) in enumerate(zip(inputs, pairs, strict=True)):
-        sides, found = pair_tokens(tokenized), list[PlannedUnits]()
+        sides, units_of_methods = pair_tokens(tokenized), list[PlannedUnits]()
         for at, each in enumerate(spec.evidence):
             hides = each.method == "occlusion"
             query, passage = (
@@ -493,12 +495,12 @@ def _pairs(
             if not hides and not len(sides[later]):
                 field = f"passages[{place}]" if later else "query"
                 raise InvalidInput(field, Reason.NO_ATTENDING_TOKENS)
-            found.append(units)
+            units_of_methods.append(units)
             if hides:
                 hidden += [
                     OccludedUnit(place, tokens) for side in units.sides for tokens in side.each()
                 ]
-        planned.append(PlannedPassage(NO_TOKENS, tuple(found), attending=sides[later]))
+        planned.append(PlannedPassage(NO_TOKENS, tuple(units_of_methods), attending=sides[later]))
     return tuple(planned), tuple(hidden)
 
 

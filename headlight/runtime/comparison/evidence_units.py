@@ -230,8 +230,8 @@ def _sentences(spans: Sequence[Span], info: TokenList, tokens: Ids) -> EvidenceU
     ends = np.array(info.ends)[tokens]
     numbers = np.maximum(np.searchsorted(begins, ends - 1, side="right") - 1, 0)
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-    found = [spans[at] for at in numbers[starts].tolist()]
-    return EvidenceUnits(tokens, starts, _characters(found))
+    unit_spans = [spans[at] for at in numbers[starts].tolist()]
+    return EvidenceUnits(tokens, starts, _characters(unit_spans))
 
 
 def _spans(

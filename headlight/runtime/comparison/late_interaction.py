@@ -60,12 +60,12 @@ def max_sim(query: Floats, passage: Floats) -> float:
     return float(best_matches(query, passage).cosines.sum(dtype=np.float64))
 
 
-def max_sim_mean(found: Matches) -> float:
+def max_sim_mean(matched: Matches) -> float:
     """Return the mean of the largest cosines; 0 if there are none."""
-    return float(found.cosines.mean(dtype=np.float64)) if len(found.cosines) else 0.0
+    return float(matched.cosines.mean(dtype=np.float64)) if len(matched.cosines) else 0.0
 
 
-def token_parts(found: Matches, count: int) -> NDArray[np.float64]:
+def token_parts(matched: Matches, count: int) -> NDArray[np.float64]:
     """Return the part of the sum of cosines that comes from each of `count` tokens: [count]."""
-    parts = np.bincount(found.rows, found.cosines, minlength=count)
+    parts = np.bincount(matched.rows, matched.cosines, minlength=count)
     return parts.astype(np.float64)

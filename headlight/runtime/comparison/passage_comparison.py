@@ -271,8 +271,10 @@ class ComparisonNumbers:
                 evidence.weigh(*self._contributions(planned, query, passage, rows))
             elif each.method == "span" and rows is not None:
                 others = query["pooled"], passage["pooled"]
-                for side, own, other in zip(evidence.sides, rows, others, strict=False):
-                    vectors = self._head(side.units.means(own)) if len(side.units) else own[:0]
+                for side, tokens, other in zip(evidence.sides, rows, others, strict=False):
+                    vectors = (
+                        self._head(side.units.means(tokens)) if len(side.units) else tokens[:0]
+                    )
                     side.weights = unit_similarities(
                         plan.measure, other, vectors, normalize=plan.normalize
                     )

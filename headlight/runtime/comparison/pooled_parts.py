@@ -21,8 +21,9 @@ def unit_similarities(measure: str, vector: Floats, units: Floats, *, normalize:
     """
     if not len(units):
         return np.zeros(0, np.float32)
-    found: Floats = similarity(measure, vector, unit_length(units) if normalize else units)[0]
-    return found
+    vectors = unit_length(units) if normalize else units
+    similarities: Floats = similarity(measure, vector, vectors)[0]
+    return similarities
 
 
 def mean_direction(vectors: Floats) -> NDArray[np.float64] | None:

@@ -200,14 +200,14 @@ class ExpectedComparison:
         self, field: str, top_k: int | None, message: pb.Evidence
     ) -> tuple[MatchedTerms, Floats]:
         """Return shared terms, and the products of their weights."""
-        found = message.terms
-        terms, pieces = tuple(found.terms), tuple(found.pieces)
+        shared = message.terms
+        terms, pieces = tuple(shared.terms), tuple(shared.pieces)
         count, most = len(terms), self.model.vocab_size
         query, passage, weights = (
             finite_numbers(f"{field}.{name}", tensor, (count,))
             for name, tensor in (
-                ("terms.query", found.query),
-                ("terms.passage", found.passage),
+                ("terms.query", shared.query),
+                ("terms.passage", shared.passage),
                 ("weights", message.weights),
             )
         )

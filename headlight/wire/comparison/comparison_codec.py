@@ -50,8 +50,8 @@ def evidence_requests(spec: CompareSpec, passages: range) -> list[pb.EvidenceReq
             method=numbers_of("EvidenceMethod")[each.method],
             unit=numbers_of("Unit")[each.unit],
             spans=[
-                pb.TextSpans(spans=map(span_message, own))
-                for own in each.spans[passages.start : passages.stop]
+                pb.TextSpans(spans=map(span_message, passage))
+                for passage in each.spans[passages.start : passages.stop]
             ],
             top_k=each.top_k,
             layers=each.layers,

@@ -53,26 +53,26 @@ def analyse(
     shape = (encoder.config.layers, encoder.config.heads)
     weight = {kind: torch.zeros(shape, dtype=torch.float64) for kind in ROLES}
     strongest = {kind: torch.zeros(shape, dtype=torch.float64) for kind in ROLES}
-    asked, uniform = dict.fromkeys(ROLES, 0), dict.fromkeys(ROLES, 0.0)
+    counts, uniform = dict.fromkeys(ROLES, 0), dict.fromkeys(ROLES, 0.0)
     for start in range(0, len(windows), BATCH):
         ids = windows[start : start + BATCH]
         attention = torch.stack(encoder(ids, fused=False).attention, dim=1)  # [B, L, H, S, S]
         top = attention.argmax(dim=-1, keepdim=True)  # [B, L, H, S, 1]
-        for kind, wanted in targets(ids, pieces).items():  # bool [B, S, S]
-            queries = wanted.any(dim=-1)  # [B, S]
-            asked[kind] += int(queries.sum())
-            uniform[kind] += float(wanted.float().mean(dim=-1)[queries].sum())
-            keys = wanted[:, None, None].expand_as(attention)
+        for kind, linked in targets(ids, pieces).items():  # bool [B, S, S]
+            queries = linked.any(dim=-1)  # [B, S]
+            counts[kind] += int(queries.sum())
+            uniform[kind] += float(linked.float().mean(dim=-1)[queries].sum())
+            keys = linked[:, None, None].expand_as(attention)
             weight[kind] += (attention * keys).sum(dim=(0, 3, 4))
             strongest[kind] += keys.gather(-1, top).sum(dim=(0, 3, 4))
     heads = [
         Head(
             layer,
             head,
-            {kind: float(weight[kind][layer, head]) / max(1, asked[kind]) for kind in ROLES},
-            {kind: float(strongest[kind][layer, head]) / max(1, asked[kind]) for kind in ROLES},
+            {kind: float(weight[kind][layer, head]) / max(1, counts[kind]) for kind in ROLES},
+            {kind: float(strongest[kind][layer, head]) / max(1, counts[kind]) for kind in ROLES},
         )
         for layer in range(shape[0])
         for head in range(shape[1])
     ]
-    return heads, {kind: uniform[kind] / max(1, asked[kind]) for kind in ROLES}
+    return heads, {kind: uniform[kind] / max(1, counts[kind]) for kind in ROLES}

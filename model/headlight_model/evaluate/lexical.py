@@ -46,10 +46,13 @@ def bm25(
     index = bm25s.BM25(method="lucene")
     index.index(documents, show_progress=False)
     known = {term for document in documents for term in document}
-    asked = [[term for term in terms(question) if term in known] for question in task.questions]
+    questions = [[term for term in terms(question) if term in known] for question in task.questions]
     none = np.zeros(len(documents))
     return np.stack(
-        [index.get_scores(question).astype(np.float64) if question else none for question in asked]
+        [
+            index.get_scores(question).astype(np.float64) if question else none
+            for question in questions
+        ]
     )
 
 
@@ -88,7 +91,7 @@ def overlap(task: Task) -> Floats:
     It is 1 for a question that holds only stop words.
     """
     shares = []
-    for row, question in zip(task.asked, task.questions, strict=True):
-        asked, held = set(stems(question)), set(stems(document_text(task.candidates[row])))
-        shares.append(len(asked & held) / len(asked) if asked else 1.0)
+    for row, question in zip(task.answers, task.questions, strict=True):
+        words, held = set(stems(question)), set(stems(document_text(task.candidates[row])))
+        shares.append(len(words & held) / len(words) if words else 1.0)
     return np.array(shares)

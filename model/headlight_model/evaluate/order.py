@@ -65,7 +65,7 @@ def importance(model: Shipped, seen: np.ndarray) -> list[float]:
 
 def masked_accuracy(model: Shipped, ids: Tensor, labels: Tensor, head_mask: Tensor) -> float:
     """Return the share of hidden tokens guessed correctly; `head_mask`: float [1, L, H]."""
-    asked = labels != IGNORED
-    vectors = model.encoder(ids, head_mask=head_mask.expand(len(ids), -1, -1)).tokens[asked]
+    hidden = labels != IGNORED
+    vectors = model.encoder(ids, head_mask=head_mask.expand(len(ids), -1, -1)).tokens[hidden]
     guesses = model.head(vectors, model.encoder.embedding.weight).argmax(dim=-1)
-    return float((guesses == labels[asked]).float().mean())
+    return float((guesses == labels[hidden]).float().mean())

@@ -26,22 +26,23 @@ class OrderPairs:
 
 def measure(vectors: Vectors) -> OrderPairs:
     """Measure how often a model prefers the right answer."""
-    asked = list(questions())
+    triplets = list(questions())
     question, right, wrong = (
-        vectors([getattr(each, name) for each in asked]) for name in ("question", "right", "wrong")
+        vectors([getattr(each, name) for each in triplets])
+        for name in ("question", "right", "wrong")
     )
     gain = np.round(((right - wrong) * question).sum(axis=1), DIGITS)
     chosen = (np.sign(gain) + 1) / 2  # [N]: 1 right, 0 wrong, 0.5 undecided
 
-    def share(wanted: Callable[[Triplet], bool]) -> float:
-        return float(chosen[[wanted(each) for each in asked]].mean())
+    def share(chosen_by: Callable[[Triplet], bool]) -> float:
+        return float(chosen[[chosen_by(each) for each in triplets]].mean())
 
     def of_family(name: str) -> float:
         return share(lambda each: each.family == name)
 
-    families = dict.fromkeys(each.family for each in asked)
+    families = dict.fromkeys(each.family for each in triplets)
     return OrderPairs(
-        len(asked),
+        len(triplets),
         float(chosen.mean()),
         share(lambda each: each.trained),
         share(lambda each: not each.trained),

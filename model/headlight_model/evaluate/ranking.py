@@ -25,7 +25,7 @@ class Interval:
 
 
 def ranks(
-    scores: Floats, asked: Sequence[int], also: Sequence[Collection[int]] = ()
+    scores: Floats, answers: Sequence[int], also: Sequence[Collection[int]] = ()
 ) -> NDArray[np.int64]:
     """Return the rank of the best right answer to each question; 1 is best.
 
@@ -38,7 +38,7 @@ def ranks(
     """
     rounded = np.round(scores, DIGITS)
     if not also:
-        right = rounded[np.arange(len(asked)), list(asked)]
+        right = rounded[np.arange(len(answers)), list(answers)]
         found_at: NDArray[np.int64] = (rounded >= right[:, None]).sum(axis=1)
         return found_at
     best = []
@@ -54,7 +54,7 @@ def reciprocal_ranks(of_questions: NDArray[np.int64]) -> Floats:
     return np.where(of_questions <= CUTOFF, 1 / of_questions, 0.0)
 
 
-def found(of_questions: NDArray[np.int64]) -> Floats:
+def hits(of_questions: NDArray[np.int64]) -> Floats:
     """Return 1 if the rank is within CUTOFF, else 0: [Q]. The mean is Recall@10."""
     return (of_questions <= CUTOFF).astype(np.float64)
 
@@ -97,14 +97,14 @@ def fuse(first: Floats, second: Floats, weight: float) -> Floats:
     return weight * standardised(first) + (1 - weight) * standardised(second)
 
 
-def best_weight(first: Floats, second: Floats, asked: Sequence[int]) -> float:
+def best_weight(first: Floats, second: Floats, answers: Sequence[int]) -> float:
     """Return the weight, in steps of 0.05, at which `fuse` has the highest MRR@10.
 
     Of equal ones the smallest.
     """
     weights = [step / 20 for step in range(21)]
     means = [
-        float(reciprocal_ranks(ranks(fuse(first, second, weight), asked)).mean())
+        float(reciprocal_ranks(ranks(fuse(first, second, weight), answers)).mean())
         for weight in weights
     ]
     return weights[int(np.argmax(means))]

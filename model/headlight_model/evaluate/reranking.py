@@ -64,7 +64,7 @@ def reranked(folder: Path, task: Task, first: Floats) -> Floats:
 
 def sample(task: Task, count: int) -> tuple[Task, list[int]]:
     """Return a task with so many of its questions, always the same, and their rows."""
-    rows = np.sort(np.random.default_rng(0).permutation(len(task.asked))[:count]).tolist()
+    rows = np.sort(np.random.default_rng(0).permutation(len(task.answers))[:count]).tolist()
     kept = {
         name: tuple(getattr(task, name)[row] for row in rows)
         for name in ("asked", "also", "said")
@@ -78,12 +78,12 @@ def measured(name: str, task: Task, embedder: Shipped, reranker: Path, count: in
     few, rows = sample(task, count)
     first = embedder.scores(task)[rows]
     before, after = (
-        reciprocal_ranks(ranks(scores, few.asked, few.also))
+        reciprocal_ranks(ranks(scores, few.answers, few.also))
         for scores in (first, reranked(reranker, few, first))
     )
     gain = bootstrap(after - before, few.groups)
     figures = f"{before.mean():.3f} | {after.mean():.3f} | {gain.mean:+.3f}"
-    size = f"{len(task.candidates)} | {len(rows)} of {len(task.asked)}"
+    size = f"{len(task.candidates)} | {len(rows)} of {len(task.answers)}"
     return f"| {name} | {size} | {figures} ({gain.low:+.3f} to {gain.high:+.3f}) |"
 
 

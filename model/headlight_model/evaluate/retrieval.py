@@ -14,8 +14,8 @@ from headlight_model.evaluate.ranking import (
     Interval,
     best_weight,
     bootstrap,
-    found,
     fuse,
+    hits,
     ranks,
     reciprocal_ranks,
 )
@@ -75,7 +75,7 @@ def measure(
         scores |= variants(model, task) if place == 0 else {model.name: model.scores(task)}
     scores[f"{models[0].name} + BM25"] = fuse(scores[models[0].name], scores[BM25], weight)
     of_rank = {
-        contestant: ranks(values, task.asked, task.also) for contestant, values in scores.items()
+        contestant: ranks(values, task.answers, task.also) for contestant, values in scores.items()
     }
     gains = {contestant: reciprocal_ranks(rank) for contestant, rank in of_rank.items()}
     little = lexical.overlap(task) <= LITTLE
@@ -83,7 +83,7 @@ def measure(
         Row(
             contestant,
             float(gains[contestant].mean()),
-            float(found(rank).mean()),
+            float(hits(rank).mean()),
             float((rank == 1).mean()),
             float(gains[contestant][little].mean()) if little.any() else 0.0,
         )
@@ -95,7 +95,7 @@ def measure(
         difference = gains[models[0].name] - gains[than]
         intervals = bootstrap(difference), bootstrap(difference, task.groups)
         comparisons.append(Comparison(models[0].name, than, *intervals))
-    counts = len(task.candidates), len(task.asked), len(set(task.groups)), int(little.sum())
+    counts = len(task.candidates), len(task.answers), len(set(task.groups)), int(little.sum())
     return Retrieval(name, *counts, rows, comparisons)
 
 
@@ -110,7 +110,7 @@ def lexical_scores(task: Task) -> dict[str, Floats]:
 
 def fusion_weight(model: Shipped, validation: Task) -> float:
     """Return the weight of a model beside BM25 that is best on a task of the validation part."""
-    return best_weight(model.scores(validation), lexical.bm25(validation), validation.asked)
+    return best_weight(model.scores(validation), lexical.bm25(validation), validation.answers)
 
 
 def baselines(beginnings: Beginnings, tasks: dict[str, Task]) -> dict[str, dict[str, Floats]]:

@@ -20,7 +20,7 @@ class Task:
     """Candidates and the questions about them."""
 
     candidates: tuple[Function, ...]
-    asked: tuple[int, ...]  # by question, the row of its right candidate
+    answers: tuple[int, ...]  # by question, the row of its right candidate
     # By question, all rows that are right; empty: only those of `asked`.
     also: tuple[frozenset[int], ...] = ()
     said: tuple[str, ...] = ()  # the questions; empty: the summaries of the `asked` rows
@@ -28,13 +28,13 @@ class Task:
     @property
     def questions(self) -> list[str]:
         """The question for each row of `asked`."""
-        return list(self.said) or [self.candidates[row].summary for row in self.asked]
+        return list(self.said) or [self.candidates[row].summary for row in self.answers]
 
     @property
     def groups(self) -> list[str]:
         """The package of each question; in the standard library, the top-level module."""
-        asked = [self.candidates[row] for row in self.asked]
-        return [corpus.top_level(f.module) if f.package == STDLIB else f.package for f in asked]
+        functions = [self.candidates[row] for row in self.answers]
+        return [corpus.top_level(f.module) if f.package == STDLIB else f.package for f in functions]
 
 
 def described_task(candidates: Iterable[Function]) -> Task:
@@ -68,12 +68,12 @@ def newcomer_task(file: Path = QUESTIONS) -> Task:
         if not function.name.rpartition(".")[2].startswith("_"):
             known.setdefault(f"{function.module}:{function.name}", function)
     row = {name: place for place, name in enumerate(known)}
-    said, asked, also = [], [], []
+    said, rows, also = [], [], []
     for line in file.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             question, _, answers = line.partition(" | ")
             right = [row[answer.strip()] for answer in answers.split(",")]
             said.append(question)
-            asked.append(right[0])
+            rows.append(right[0])
             also.append(frozenset(right))
-    return Task(tuple(known.values()), tuple(asked), tuple(also), tuple(said))
+    return Task(tuple(known.values()), tuple(rows), tuple(also), tuple(said))

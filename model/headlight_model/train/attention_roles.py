@@ -35,19 +35,19 @@ def targets(ids: Tensor, pieces: Sequence[str]) -> dict[str, Tensor]:
     distance = places[None, :] - places[:, None]  # [S, S]: key less query
     plain = (ids >= len(SPECIALS))[:, :, None]  # [B, S, 1]
     same = (ids[:, :, None] == ids[:, None, :]) & named[ids][:, :, None] & (distance != 0)
-    found = {
+    keys_of_roles = {
         "previous": plain & (distance == -1),
         "next": plain & (distance == 1),
         "same identifier": same,
     }
     linked: dict[str, list[tuple[int, int, int]]] = {
-        role: [] for role in ROLES if role not in found
+        role: [] for role in ROLES if role not in keys_of_roles
     }
     for row, numbers in enumerate(ids.tolist()):
         for role, query, key in links([pieces[number] for number in numbers]):
             linked[role].append((row, query, key))
     for role, all_links in linked.items():
-        found[role] = torch.zeros_like(same)
+        keys_of_roles[role] = torch.zeros_like(same)
         if all_links:
-            found[role][tuple(torch.tensor(all_links).T)] = True
-    return found
+            keys_of_roles[role][tuple(torch.tensor(all_links).T)] = True
+    return keys_of_roles

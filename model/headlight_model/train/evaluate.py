@@ -60,7 +60,7 @@ def accuracy(
     encoder: Encoder, head: MaskedTokenHead, ids: Tensor, labels: Tensor, positions: Tensor
 ) -> float:
     """Return the share of the asked tokens guessed correctly. All int64 [B, S]."""
-    right, asked = 0.0, 0
+    right, hidden = 0.0, 0
     for start in range(0, len(ids), BATCH):
         rows = slice(start, start + BATCH)
         count = int((labels[rows] != IGNORED).sum())
@@ -68,8 +68,8 @@ def accuracy(
             float(masked_token_loss(encoder, head, ids[rows], labels[rows], positions[rows])[1])
             * count
         )
-        asked += count
-    return round(right / asked, 4)
+        hidden += count
+    return round(right / hidden, 4)
 
 
 @torch.inference_mode()
@@ -82,9 +82,9 @@ def retrieval_metrics(encoder: Encoder, pairs: Pairs) -> dict[str, float | int]:
     queries, documents = embed(encoder, pairs.queries)[0], embed(encoder, pairs.documents)[0]
     scores = queries @ documents.T  # [N, N] cosines
     ranks = (scores > scores.diagonal()[:, None]).sum(dim=1) + 1  # [N], 1 is best
-    found = ranks <= CUTOFF
+    hits = ranks <= CUTOFF
     return {
         "retrieval_candidates": len(pairs.documents),
-        "retrieval_mrr_at_10": round(float((found / ranks).mean()), 4),
-        "retrieval_recall_at_10": round(float(found.float().mean()), 4),
+        "retrieval_mrr_at_10": round(float((hits / ranks).mean()), 4),
+        "retrieval_recall_at_10": round(float(hits.float().mean()), 4),
     }

@@ -124,7 +124,7 @@ def training_texts(chosen: Iterable[Source], pairs: TextPairs) -> list[str]:
 
     Both sides of the training pairs, and source of the standard library.
     """
-    texts = [text for found in pairs.values() for pair in found for text in pair]
+    texts = [text for side in pairs.values() for pair in side for text in pair]
     return texts + [
         source.text
         for source in chosen

@@ -83,10 +83,10 @@ def guess_loss(
     encoder: Encoder, head: MaskedTokenHead, tokens: Tensor, labels: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return the same from the vectors of all tokens: float [B, S, D]."""
-    asked = labels != IGNORED  # [B, S]
+    hidden = labels != IGNORED  # [B, S]
     # [N, D] -> [N, V]: the large product only for the tokens that are asked for
-    logits = head(tokens[asked], encoder.embedding.weight).float()
-    truth = labels[asked]
+    logits = head(tokens[hidden], encoder.embedding.weight).float()
+    truth = labels[hidden]
     return functional.cross_entropy(logits, truth), (logits.argmax(dim=-1) == truth).float().mean()
 
 
@@ -96,7 +96,7 @@ def source_loss(
     detect: ReplacedTokenHead,
     batch: Altered,
     recipe: Recipe,
-    wanted: Mapping[str, Tensor],
+    targets: Mapping[str, Tensor],
 ) -> tuple[Tensor, Tensor]:
     """Return the weighted sum of three losses: hidden tokens, replaced tokens, taught heads.
 
@@ -112,14 +112,14 @@ def source_loss(
         loss, accuracy = guess_loss(encoder, guess, tokens, batch.labels)
     logits = detect(tokens[batch.visible].float())
     replaced = batch.replaced[batch.visible].float()
-    found = functional.binary_cross_entropy_with_logits(logits, replaced)
-    taught = taught_loss(output.attention, wanted, batch, recipe.taught_heads)
-    return loss + recipe.replaced_weight * found + recipe.taught_weight * taught, accuracy
+    replaced_loss = functional.binary_cross_entropy_with_logits(logits, replaced)
+    taught = taught_loss(output.attention, targets, batch, recipe.taught_heads)
+    return loss + recipe.replaced_weight * replaced_loss + recipe.taught_weight * taught, accuracy
 
 
 def taught_loss(
     attention: Sequence[Tensor],
-    wanted: Mapping[str, Tensor],
+    targets: Mapping[str, Tensor],
     batch: Altered,
     heads: Iterable[TaughtHead],
 ) -> Tensor:
@@ -134,11 +134,11 @@ def taught_loss(
     shown = batch.ids == batch.original  # [B, S]
     total = torch.zeros(())
     for each in heads:
-        keys = wanted[each.role] & shown[:, :, None] & shown[:, None, :]
-        asked = keys.any(dim=-1)
-        if asked.any():
+        keys = targets[each.role] & shown[:, :, None] & shown[:, None, :]
+        queries_with_keys = keys.any(dim=-1)
+        if queries_with_keys.any():
             weights = attention[each.layer][:, each.head].float()  # [B, S, S]
-            on_keys = (weights * keys).sum(dim=-1)[asked]
+            on_keys = (weights * keys).sum(dim=-1)[queries_with_keys]
             total = total - on_keys.clamp(min=LEAST_WEIGHT).log().mean()
     return total
 
@@ -162,8 +162,8 @@ def contrastive_loss(
         Two scalars: loss in nats, and the share of queries whose own document scores highest.
     """
     scores = queries @ documents.T / temperature  # [B, B]
-    own = torch.eye(len(scores), dtype=torch.bool)
-    scores = scores.masked_fill(same & ~own, -math.inf)
+    diagonal = torch.eye(len(scores), dtype=torch.bool)
+    scores = scores.masked_fill(same & ~diagonal, -math.inf)
     truth = torch.arange(len(scores))
     loss = (functional.cross_entropy(scores, truth) + functional.cross_entropy(scores.T, truth)) / 2
     return loss, (scores.argmax(dim=-1) == truth).float().mean()
@@ -181,8 +181,8 @@ def nested_loss(
     """
     loss, accuracy = contrastive_loss(queries, documents, same, temperature)
     for width in widths:
-        asked, found = unit_length(queries[:, :width]), unit_length(documents[:, :width])
-        loss = loss + contrastive_loss(asked, found, same, temperature)[0]
+        first, second = (unit_length(side[:, :width]) for side in (queries, documents))
+        loss = loss + contrastive_loss(first, second, same, temperature)[0]
     return loss / (1 + len(widths)), accuracy
 
 

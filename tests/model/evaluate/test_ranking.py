@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from headlight_model.evaluate.ranking import (
     best_weight,
     bootstrap,
-    found,
     fuse,
+    hits,
     ranks,
     reciprocal_ranks,
     standardised,
@@ -24,7 +24,7 @@ def test_ties_count_against_the_right_answer() -> None:
 def test_figures_match_an_example_by_hand() -> None:
     of_questions = np.array([1, 2, 10, 11])
     assert reciprocal_ranks(of_questions).tolist() == [1.0, 0.5, 0.1, 0.0]
-    assert found(of_questions).tolist() == [1.0, 1.0, 1.0, 0.0]
+    assert hits(of_questions).tolist() == [1.0, 1.0, 1.0, 0.0]
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=40))
@@ -63,16 +63,16 @@ def test_rows_are_standardised() -> None:
 
 def test_fusion_prefers_the_better_ranking() -> None:
     good, misleading = np.eye(6), np.eye(6)[::-1].copy()
-    asked = list(range(6))
-    assert best_weight(good, misleading, asked) > 0.5
-    assert best_weight(misleading, good, asked) < 0.5
+    answers = list(range(6))
+    assert best_weight(good, misleading, answers) > 0.5
+    assert best_weight(misleading, good, answers) < 0.5
 
 
 def test_fusion_of_two_complementary_rankings_finds_all() -> None:
-    asked = list(range(6))
+    answers = list(range(6))
     left, right = np.eye(6), np.eye(6)
     left[3:], right[:3] = 0, 0
-    of_fusion = ranks(fuse(left, right, best_weight(left, right, asked)), asked)
+    of_fusion = ranks(fuse(left, right, best_weight(left, right, answers)), answers)
     assert of_fusion.tolist() == [1] * 6
-    assert ranks(left, asked).tolist() == [1, 1, 1, 6, 6, 6]
-    assert ranks(right, asked).tolist() == [6, 6, 6, 1, 1, 1]
+    assert ranks(left, answers).tolist() == [1, 1, 1, 6, 6, 6]
+    assert ranks(right, answers).tolist() == [6, 6, 6, 1, 1, 1]

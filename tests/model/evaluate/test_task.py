@@ -24,7 +24,7 @@ def test_questions_are_sentences_of_exactly_one_function() -> None:
     ]
     task = described_task(chosen)
     assert [candidate.name for candidate in task.candidates] == ["a", "b", "d"]
-    assert task.asked == (1,)
+    assert task.answers == (1,)
     assert task.questions == ["Own."]
     assert task.groups == ["shop"]
     assert described_task(chosen[3:]).groups == ["click"]
@@ -42,7 +42,7 @@ def test_handwritten_questions_accept_each_of_their_answers(tmp_path: Path) -> N
     assert {task.candidates[row].name for row in right} == {"dedent", "indent"}
     scores = np.zeros((1, len(task.candidates)))
     scores[0, list(right)] = 2, 1
-    assert ranks(scores, task.asked, task.also).tolist() == [1]
+    assert ranks(scores, task.answers, task.also).tolist() == [1]
     assert not any(
         candidate.name.rpartition(".")[2].startswith("_") for candidate in task.candidates
     )
@@ -50,7 +50,7 @@ def test_handwritten_questions_accept_each_of_their_answers(tmp_path: Path) -> N
 
 def test_all_hundred_handwritten_questions_have_answers() -> None:
     task = newcomer_task()
-    assert len(task.asked) == len(set(task.questions)) == 100
+    assert len(task.answers) == len(set(task.questions)) == 100
     assert len(task.candidates) > 5000
     assert QUESTIONS.name == "questions.txt"
 

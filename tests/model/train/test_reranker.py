@@ -34,7 +34,7 @@ def test_a_trained_encoder_becomes_a_reranker(
         alone = torch.cat([reranker.scores(encoder, [row])[0] for row in rows])
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
     task = retrieval_task(Part.TEST)
-    first = np.random.default_rng(0).random((len(task.asked), len(task.candidates)))
+    first = np.random.default_rng(0).random((len(task.answers), len(task.candidates)))
     found = reranked(Path("ranks"), task, first)
     for before, after in zip(first, found, strict=True):
         kept = np.argsort(-before)[:FIRST]

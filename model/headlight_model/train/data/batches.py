@@ -40,10 +40,10 @@ def prepare(
     chosen = packages.everything(recipe.packages)
     tokenised = {
         task: Pairs(
-            Rows.of(encode(tokenizer, [query for query, _ in found], recipe.sentence_length)),
-            Rows.of(encode(tokenizer, [document for _, document in found], recipe.document_length)),
+            Rows.of(encode(tokenizer, [query for query, _ in texts], recipe.sentence_length)),
+            Rows.of(encode(tokenizer, [document for _, document in texts], recipe.document_length)),
         )
-        for task, found in (tasks.pairs(chosen, part) if pairs is None else pairs).items()
+        for task, texts in (tasks.pairs(chosen, part) if pairs is None else pairs).items()
     }
     stream = source_stream(tokenizer, (each for each in chosen if each.part is part))
     begin, end = (tokenizer.token_to_id(mark) or PAD_ID for mark in (DEFINITION, "("))

@@ -71,12 +71,12 @@ class Triplet:
 
 def templates(chosen: dict[str, str]) -> list[tuple[str, str, str]]:
     """Return (family, question, answer) of each template."""
-    found = []
+    templates = []
     for family, listed in chosen.items():
         for each in re.split(r";\s", listed):
             question, _, answer = each.partition(" => ")
-            found.append((family, question.strip(), answer.strip()))
-    return found
+            templates.append((family, question.strip(), answer.strip()))
+    return templates
 
 
 def words(part: Part) -> list[str]:

@@ -61,16 +61,18 @@ def package(name: str) -> Package | None:
     None if there is none, or it holds no source.
     """
     try:
-        found = metadata.distribution(name)
+        distribution = metadata.distribution(name)
     except metadata.PackageNotFoundError:
         return None
     files = []
-    for file in found.files or ():
+    for file in distribution.files or ():
         if file.suffix == ".py" and ".." not in file.parts and LEFT_OUT.isdisjoint(file.parts):
             parts = file.with_suffix("").parts
             module = ".".join(part for part in parts if part != "__init__")
             files.append((module, Path(str(file.locate()))))
-    return Package(name, found.version, licence(found), tuple(sorted(files))) if files else None
+    if not files:
+        return None
+    return Package(name, distribution.version, licence(distribution), tuple(sorted(files)))
 
 
 def licence(distribution: metadata.Distribution) -> str:
@@ -85,15 +87,15 @@ def licence(distribution: metadata.Distribution) -> str:
 
 def read(chosen: Package) -> list[Source]:
     """Return the texts of a package, without files that are not UTF-8 or too long."""
-    found = []
+    sources = []
     for module, path in chosen.files:
         try:
             text = path.read_text(encoding="utf-8")
         except (UnicodeDecodeError, FileNotFoundError):
             continue
         if 0 < len(text) <= LONGEST:
-            found.append(Source(module, text, chosen.name))
-    return found
+            sources.append(Source(module, text, chosen.name))
+    return sources
 
 
 @functools.cache

@@ -46,10 +46,8 @@ class Rows(Sequence[list[int]]):
             return [self[place] for place in range(*index.indices(len(self)))]
         if not 0 <= index < len(self):
             raise IndexError(f"row {index} of {len(self)}")
-        found: list[int] = self.ids[
-            self.ends[index - 1] if index else 0 : self.ends[index]
-        ].tolist()
-        return found
+        row: list[int] = self.ids[self.ends[index - 1] if index else 0 : self.ends[index]].tolist()
+        return row
 
 
 @dataclasses.dataclass(frozen=True)

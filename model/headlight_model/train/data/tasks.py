@@ -46,7 +46,7 @@ def pairs(sources: Iterable[Source], part: Part) -> TextPairs:
 
     Training pairs hold no text that a summary pair of another part holds too.
     """
-    found: dict[Part, dict[str, dict[Pair, None]]] = {
+    by_part: dict[Part, dict[str, dict[Pair, None]]] = {
         each: {task: {} for task in TASKS} for each in Part
     }
     gc.disable()  # syntax trees are short-lived, and so many that collections take most of the time
@@ -58,12 +58,14 @@ def pairs(sources: Iterable[Source], part: Part) -> TextPairs:
                     and corpus.top_level(source.module) == corpus.PROSE_MODULE
                 )
                 for task, pair in prose_pairs(source) if prose else code_pairs(source):
-                    found[source.part][task][pair] = None
+                    by_part[source.part][task][pair] = None
     finally:
         gc.enable()
-    kept_back = {text for each in Part if each is not part for text in said(found[each]["summary"])}
+    kept_back = {
+        text for each in Part if each is not part for text in said(by_part[each]["summary"])
+    }
     return {
-        task: [pair for pair in found[part][task] if kept_back.isdisjoint(said([pair]))]
+        task: [pair for pair in by_part[part][task] if kept_back.isdisjoint(said([pair]))]
         for task in TASKS
     }
 

@@ -116,11 +116,13 @@ def words_loss(
         queries, documents = pair_batch(
             data, recipe.word_pairs, random, recipe.drop_tokens, recipe.run
         )
-    asked, found = (bag_of_words(encoder, rows, data.name_marks) for rows in (queries, documents))
+    query_vectors, document_vectors = (
+        bag_of_words(encoder, rows, data.name_marks) for rows in (queries, documents)
+    )
     same = equal_texts(queries, documents)
     if lessons is not None:
-        return distillation_loss((asked, found), taught, same, recipe)
-    return nested_loss(asked, found, same, recipe.temperature, recipe.widths)
+        return distillation_loss((query_vectors, document_vectors), taught, same, recipe)
+    return nested_loss(query_vectors, document_vectors, same, recipe.temperature, recipe.widths)
 
 
 def lesson_batch(
@@ -162,7 +164,7 @@ def distance_from_words(
         output = encoder(ids, mask, fused=False)
     with torch.no_grad():
         words = output.hidden[0] * (weights * mask).unsqueeze(-1)
-        wanted = encoder.pool(words, mask)
-    cosine = (encoder.pool(output.tokens, mask) * wanted).sum(dim=1).mean()
+        expected = encoder.pool(words, mask)
+    cosine = (encoder.pool(output.tokens, mask) * expected).sum(dim=1).mean()
     apart = (output.tokens - words).square().sum() / words.square().sum()
     return 1 - cosine + TOKEN_SHARE * apart, cosine.detach(), ids.numel()

@@ -90,15 +90,15 @@ def _check_sizes(message: pb.CompareRequest, model: ServedModel) -> None:
                 count=len(each.spans),
                 passages=len(message.passages),
             )
-        for place, own in enumerate(each.spans):
-            if len(own.spans) > model.max_length:
+        for place, spans in enumerate(each.spans):
+            if len(spans.spans) > model.max_length:
                 raise InvalidInput(
                     f"{field}.spans[{place}].spans",
                     Reason.TOO_MANY_ENTRIES,
-                    count=len(own.spans),
+                    count=len(spans.spans),
                     most=model.max_length,
                 )
-        if (count := sum([len(own.spans) for own in each.spans])) > most:
+        if (count := sum([len(spans.spans) for spans in each.spans])) > most:
             raise InvalidInput(f"{field}.spans", Reason.SPANS_AND_TOKENS, count=count, most=most)
     parts = [(f"evidence[{at}]", each) for at, each in enumerate(message.evidence)]
     for field, part in (

@@ -119,21 +119,24 @@ class JsonCompareForm:
         del self._response
         numbers = _fill(response, answer, self._spec, with_data=False)
         document = json_value(response)
-        for passage, found in zip(document["passages"], numbers, strict=False):
-            for evidence, own in zip(passage["evidence"], found.evidence, strict=True):
-                for name, side in (("query", own.query), ("special", own.special)):
+        for passage, compared in zip(document["passages"], numbers, strict=False):
+            for evidence, weighed in zip(passage["evidence"], compared.evidence, strict=True):
+                for name, side in (("query", weighed.query), ("special", weighed.special)):
                     if side is not None:
                         weights = evidence[name]["weights"]
                         put_numbers(weights, encoding, [side.weights], single=True)
-                put_numbers(evidence["weights"], encoding, [own.weights], single=True)
-                if own.terms is not None:
-                    for name, each in (("query", own.terms.query), ("passage", own.terms.passage)):
+                put_numbers(evidence["weights"], encoding, [weighed.weights], single=True)
+                if weighed.terms is not None:
+                    for name, each in (
+                        ("query", weighed.terms.query),
+                        ("passage", weighed.terms.passage),
+                    ):
                         put_numbers(evidence["terms"][name], encoding, [each], single=True)
-                if own.matched is not None:
-                    cosines = own.matched.cosines
+                if weighed.matched is not None:
+                    cosines = weighed.matched.cosines
                     put_numbers(evidence["matched_cosines"], encoding, [cosines], single=True)
-            if found.matrix is not None:
-                put_numbers(passage["matrix"], encoding, [found.matrix], single=True)
+            if compared.matrix is not None:
+                put_numbers(passage["matrix"], encoding, [compared.matrix], single=True)
         return orjson.dumps(document)
 
 
@@ -173,10 +176,12 @@ def _fill(
         passage.score = numbers.score
         if numbers.max_sim_mean is not None:
             passage.max_sim_mean = numbers.max_sim_mean
-        for each, found in zip(spec.evidence, numbers.evidence, strict=True):
-            made = _evidence(numbers_of("EvidenceMethod")[each.method], found, with_data=with_data)
-            if found.terms is not None:
-                _put_terms(made.terms, found.terms, answer.prepared.spelling, with_data=with_data)
+        for each, weighed in zip(spec.evidence, numbers.evidence, strict=True):
+            made = _evidence(
+                numbers_of("EvidenceMethod")[each.method], weighed, with_data=with_data
+            )
+            if weighed.terms is not None:
+                _put_terms(made.terms, weighed.terms, answer.prepared.spelling, with_data=with_data)
             passage.evidence.append(made)
         if numbers.matrix is not None and spec.matrix is not None:
             dtype = numbers_of("DataType")[spec.matrix]
@@ -185,13 +190,15 @@ def _fill(
     return passages
 
 
-def _evidence(method: pb.EvidenceMethod, found: EvidenceNumbers, *, with_data: bool) -> pb.Evidence:
-    message, matched = pb.Evidence(method=method), found.matched
-    _put_units(message, found, with_data=with_data)
-    if found.query is not None:
-        _put_units(message.query, found.query, with_data=with_data)
-    if found.special is not None:
-        _put_units(message.special, found.special, with_data=with_data)
+def _evidence(
+    method: pb.EvidenceMethod, weighed: EvidenceNumbers, *, with_data: bool
+) -> pb.Evidence:
+    message, matched = pb.Evidence(method=method), weighed.matched
+    _put_units(message, weighed, with_data=with_data)
+    if weighed.query is not None:
+        _put_units(message.query, weighed.query, with_data=with_data)
+    if weighed.special is not None:
+        _put_units(message.special, weighed.special, with_data=with_data)
     if matched is not None:
         message.matched_tokens.extend(matched.rows.tolist())
         message.matched_cosines.CopyFrom(_tensor(matched.cosines, with_data))
@@ -199,26 +206,26 @@ def _evidence(method: pb.EvidenceMethod, found: EvidenceNumbers, *, with_data: b
 
 
 def _put_units(
-    message: pb.Evidence | pb.UnitWeights, found: UnitNumbers, *, with_data: bool
+    message: pb.Evidence | pb.UnitWeights, weighed: UnitNumbers, *, with_data: bool
 ) -> None:
-    units = found.units
+    units = weighed.units
     single = len(units.tokens) == len(units)
     message.units.SetInParent()
     message.units.tokens.extend(units.tokens.tolist())
     message.units.starts.extend(() if single else units.starts.tolist())
-    message.weights.CopyFrom(_tensor(found.weights, with_data))
+    message.weights.CopyFrom(_tensor(weighed.weights, with_data))
     if units.characters is not None:
         begins, ends = units.characters[:2].tolist()
         message.characters.extend(map(_text_span, begins, ends))
 
 
 def _put_terms(
-    message: pb.MatchedTerms, found: TermMatches, spelling: Spelling | None, *, with_data: bool
+    message: pb.MatchedTerms, matches: TermMatches, spelling: Spelling | None, *, with_data: bool
 ) -> None:
-    message.terms.extend(found.terms.tolist())
-    message.pieces.extend(() if spelling is None else spelling.pieces(found.terms))
-    message.query.CopyFrom(_tensor(found.query, with_data))
-    message.passage.CopyFrom(_tensor(found.passage, with_data))
+    message.terms.extend(matches.terms.tolist())
+    message.pieces.extend(() if spelling is None else spelling.pieces(matches.terms))
+    message.query.CopyFrom(_tensor(matches.query, with_data))
+    message.passage.CopyFrom(_tensor(matches.passage, with_data))
 
 
 def _text_span(start: int, end: int) -> pb.TextSpan:

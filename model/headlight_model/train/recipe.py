@@ -48,8 +48,8 @@ class Recipe:
     # The first teaches the blocks order and syntax beside what the teacher knows, the second also
     # the pairs that no teacher reads: names and comments.
     stages: tuple[Stage, ...] = (
-        Stage(steps=650, learning_rate=2e-3, order=0.3, source=1.0, teacher=2.0),
-        Stage(steps=450, learning_rate=1e-3, pairs=0.5, order=0.3, source=0.5, teacher=2.0),
+        Stage(steps=1400, learning_rate=2e-3, order=0.3, source=1.0, teacher=2.0),
+        Stage(steps=1300, learning_rate=1e-3, pairs=0.5, order=0.3, source=0.5, teacher=2.0),
     )
     warmup_steps: int = 50  # of each stage
     # The embeddings learn at this share of the rate. At the full rate they forget, within minutes,

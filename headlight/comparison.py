@@ -14,6 +14,7 @@ from headlight.evidence_methods import METHODS, EvidenceMethod
 from headlight.results import Floats, ModelRef, TokenList
 from headlight.spec import RowType, Span
 
+MatrixKind = Literal["cosine", "contribution"]
 EvidenceUnit = Literal["token", "word", "sentence", "span"]
 EVIDENCE_UNITS: tuple[EvidenceUnit, ...] = ("token", "word", "sentence", "span")
 NO_WEIGHTS = np.zeros(0, np.float32)
@@ -78,8 +79,11 @@ class CompareSpec:
         evidence: at most one for each method.
         matrix: type of the matrices of token similarities; None: no matrices.
         matrix_max_bytes: refuse larger matrices; None: the service's limits alone.
+        matrix_kind: what a cell of a matrix is: the tokens' "cosine", or their "contribution" to
+            the score.
         sort: whether the passages with the highest scores come first.
         token_vectors: whether it compares token vectors.
+        contributions: whether it returns the contribution of each pair of tokens.
         token_rows: whether a method reads them as pooling does.
         details: whether the answer has the tokens of query and passages.
     """
@@ -88,20 +92,26 @@ class CompareSpec:
     evidence: tuple[EvidenceSpec, ...] = ()
     matrix: RowType | None = None
     matrix_max_bytes: int | None = None
+    matrix_kind: MatrixKind = "cosine"
     sort: bool = False
 
     @property
     def token_vectors(self) -> bool:
         methods = [each.method for each in self.evidence]
-        return self.late_interaction or self.matrix is not None or "late_interaction" in methods
+        cosines = self.matrix is not None and self.matrix_kind == "cosine"
+        return self.late_interaction or cosines or "late_interaction" in methods
+
+    @property
+    def contributions(self) -> bool:
+        return self.matrix is not None and self.matrix_kind == "contribution"
 
     @property
     def token_rows(self) -> bool:
-        return any(METHODS[each.method].token_rows for each in self.evidence)
+        return self.contributions or any(METHODS[each.method].token_rows for each in self.evidence)
 
     @property
     def details(self) -> bool:
-        return self.token_vectors or bool(self.evidence)
+        return self.token_vectors or self.contributions or bool(self.evidence)
 
 
 class _Weighted:
@@ -200,7 +210,9 @@ class PassageComparison:
             only scores were requested.
         compared_tokens: the tokens on the second axis of `matrix`: those that are neither special
             nor of the prompt; of ids, all; of a model of many vectors, those that have one.
-        matrix: cosines, float32 or float16 [query tokens, compared tokens]; None: not requested.
+        matrix: float32 or float16; None: not requested. Cosines have `Comparison.query_tokens` and
+            `compared_tokens` as axes; contributions all tokens of the query and of the passage, and
+            sum to the score.
     """
 
     index: int

@@ -66,6 +66,7 @@ PYTHON = Edge(
         "inputs[*].head_mask": "head_mask",
         "matrix.dtype": "matrix",
         "matrix.max_bytes": "matrix_max_bytes",
+        "matrix.kind": "matrix_kind",
         "passage_prompt_text": "passage_prompt",
         "prompt_text": "prompt",
         "query_prompt_text": "query_prompt",

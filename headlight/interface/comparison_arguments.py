@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
-from headlight.comparison import EVIDENCE_UNITS, CompareSpec, EvidenceSpec
+from headlight.comparison import EVIDENCE_UNITS, CompareSpec, EvidenceSpec, MatrixKind
 from headlight.errors import InvalidInput, Phrase, Reason
 from headlight.evidence_methods import EVIDENCE_METHODS, METHODS, EvidenceMethod
 from headlight.interface.arguments import Input
@@ -61,8 +61,11 @@ def checked_comparison(spec: CompareSpec, passages: int) -> CompareSpec:
         InvalidInput: a value does not fit its type, is no name that there is, or does not fit the
             others. Names the field.
     """
+    check_name("matrix_kind", spec.matrix_kind, get_args(MatrixKind))
     if spec.matrix is not None:
         check_name("matrix", spec.matrix, get_args(RowType))
+    elif spec.matrix_kind != "cosine":
+        raise InvalidInput("matrix_kind", Reason.NO_MATRIX)
     elif spec.matrix_max_bytes is not None:
         raise InvalidInput("matrix_max_bytes", Reason.NO_MATRIX)
     methods = [each.method for each in spec.evidence]

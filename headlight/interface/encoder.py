@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headlight.comparison import CompareSpec, Comparison
+from headlight.comparison import CompareSpec, Comparison, MatrixKind
 from headlight.description import ModelDescription
 from headlight.errors import InvalidInput, Reason
 from headlight.interface.arguments import Input, Prompting, Reading, as_list, text_of
@@ -455,6 +455,7 @@ class Encoder(abc.ABC):
         evidence: EvidenceLike = (),
         matrix: RowType | None = None,
         matrix_max_bytes: int | None = None,
+        matrix_kind: MatrixKind = "cosine",
         sort: bool = False,
         query_prompt_name: str | None = None,
         query_prompt: str | None = None,
@@ -475,9 +476,11 @@ class Encoder(abc.ABC):
             late_interaction: also score by late interaction: `max_sim_mean`.
             evidence: a method ("span", "contributions", "occlusion", "late_interaction",
                 "attention"), an EvidenceSpec, or a list of them; see `headlight.comparison`.
-            matrix: "float32" or "float16": also return the cosine of each token of the query with
+            matrix: "float32" or "float16": also return a number for each token of the query and
                 each of the passage; None: do not.
             matrix_max_bytes: refuse larger matrices; None: the service's limits alone.
+            matrix_kind: that number: the "cosine" of the two tokens' vectors, or their
+                "contribution" to the score, of all tokens.
             sort: return the passages with the highest scores first.
             query_prompt_name, query_prompt: prompt of the query, as in `encode`. Neither: the
                 model's prompt "query" if it has one, else its default. Of a model that reranks
@@ -492,6 +495,7 @@ class Encoder(abc.ABC):
             evidence=evidence_specs(evidence),
             matrix=matrix,
             matrix_max_bytes=matrix_max_bytes,
+            matrix_kind=matrix_kind,
             sort=sort,
         )
         reading = Reading(truncate=truncate, special_tokens=special_tokens, priority=priority)

@@ -102,6 +102,12 @@ class EvidenceMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EVIDENCE_METHOD_TERMS: _ClassVar[EvidenceMethod]
     EVIDENCE_METHOD_SPAN: _ClassVar[EvidenceMethod]
     EVIDENCE_METHOD_CONTRIBUTIONS: _ClassVar[EvidenceMethod]
+
+class MatrixKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MATRIX_KIND_UNSPECIFIED: _ClassVar[MatrixKind]
+    MATRIX_KIND_COSINE: _ClassVar[MatrixKind]
+    MATRIX_KIND_CONTRIBUTION: _ClassVar[MatrixKind]
 INPUT_ROLE_UNSPECIFIED: InputRole
 INPUT_ROLE_QUERY: InputRole
 INPUT_ROLE_DOCUMENT: InputRole
@@ -165,6 +171,9 @@ EVIDENCE_METHOD_ATTENTION: EvidenceMethod
 EVIDENCE_METHOD_TERMS: EvidenceMethod
 EVIDENCE_METHOD_SPAN: EvidenceMethod
 EVIDENCE_METHOD_CONTRIBUTIONS: EvidenceMethod
+MATRIX_KIND_UNSPECIFIED: MatrixKind
+MATRIX_KIND_COSINE: MatrixKind
+MATRIX_KIND_CONTRIBUTION: MatrixKind
 
 class EncodeRequest(_message.Message):
     __slots__ = ("model", "inputs", "outputs", "truncation", "dry_run", "prompt_name", "prompt_text", "priority", "special_tokens", "empty_texts", "role")
@@ -840,12 +849,14 @@ class EvidenceRequest(_message.Message):
     def __init__(self, method: _Optional[_Union[EvidenceMethod, str]] = ..., unit: _Optional[_Union[Unit, str]] = ..., spans: _Optional[_Iterable[_Union[TextSpans, _Mapping]]] = ..., top_k: _Optional[int] = ..., layers: _Optional[_Iterable[int]] = ..., heads: _Optional[_Iterable[int]] = ..., per_token: bool = ..., max_encodings: _Optional[int] = ..., query_units: bool = ..., distinct: bool = ...) -> None: ...
 
 class SimilarityMatrix(_message.Message):
-    __slots__ = ("dtype", "max_bytes")
+    __slots__ = ("dtype", "max_bytes", "kind")
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
     dtype: DataType
     max_bytes: int
-    def __init__(self, dtype: _Optional[_Union[DataType, str]] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+    kind: MatrixKind
+    def __init__(self, dtype: _Optional[_Union[DataType, str]] = ..., max_bytes: _Optional[int] = ..., kind: _Optional[_Union[MatrixKind, str]] = ...) -> None: ...
 
 class CompareResponse(_message.Message):
     __slots__ = ("model", "similarity", "query", "query_tokens", "passages", "usage", "timings", "data_bytes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, cast
@@ -12,7 +13,7 @@ import numpy as np
 from headlight.comparison import MAX_SIM, MEASURES, CompareSpec, EvidenceSpec
 from headlight.description import ModelDescription
 from headlight.errors import InvalidInput, Reason
-from headlight.evidence_methods import METHODS
+from headlight.evidence_methods import METHODS, EvidenceMethod
 from headlight.outputs.maps.resolved_spec import ATTENTION, is_one_token
 from headlight.outputs.maps.token_units import Places, Units, pooled_token
 from headlight.outputs.scores import ALL
@@ -145,24 +146,33 @@ class ComparisonLayout:
         """Whether the inputs are pairs of the query and a passage."""
         return self.output == "scores"
 
+    def matrix_shape(self, passage: PlannedPassage) -> tuple[int, int]:
+        """Return the tokens of the query and of a passage that a matrix has."""
+        if self.spec.contributions:
+            return self.query_length, passage.length
+        return len(self.query), len(passage.compared)
+
     @property
     def matrix_bytes(self) -> int:
         """Bytes of all matrices."""
         if self.spec.matrix is None:
             return 0
-        cells = len(self.query) * sum(len(each.compared) for each in self.passages)
+        cells = sum(math.prod(self.matrix_shape(each)) for each in self.passages)
         return cells * NUMBER_BYTES[self.spec.matrix]
 
     @property
     def cosine_bytes(self) -> int:
-        """Bytes of the cosines that are held while a passage is compared, besides matrices."""
-        if not self.spec.token_vectors or self.spec.matrix == "float32":
-            return 0
-        longest = max([len(each.compared) for each in self.passages])
-        cosines = len(self.query) * longest
-        if self.spec.matrix is None:
-            cosines = min(cosines, max(BLOCK, longest))
-        return cosines * FLOAT_BYTES
+        """Bytes of the numbers of pairs of tokens held while a passage is compared.
+
+        Matrices are not counted.
+        """
+        numbers = 0
+        if self.spec.matrix == "float16":
+            numbers = max(math.prod(self.matrix_shape(each)) for each in self.passages)
+        if self.spec.token_vectors and (self.spec.matrix is None or self.spec.contributions):
+            longest = max([len(each.compared) for each in self.passages])
+            numbers += min(len(self.query) * longest, max(BLOCK, longest))
+        return numbers * FLOAT_BYTES
 
     @property
     def data_bytes(self) -> int:
@@ -229,8 +239,10 @@ def comparison_outputs(spec: CompareSpec, model: ModelDescription) -> dict[str, 
     Raises:
         InvalidInput: the model does not have a method of evidence.
     """
+    if spec.contributions:
+        _check_method(("matrix", "kind"), "contributions", model)
     for at, each in enumerate(spec.evidence):
-        _check_method(("evidence", at, "method"), each, model)
+        _check_method(("evidence", at, "method"), each.method, model)
     attention = next((each for each in spec.evidence if each.method == "attention"), None)
     vectors = {"multi_vector": MANY_VECTORS} if model.multi_vector_dim else {"tokens": UNIT_ROWS}
     return {
@@ -248,9 +260,9 @@ def comparison_outputs(spec: CompareSpec, model: ModelDescription) -> dict[str, 
     }
 
 
-def _check_method(field: Path, spec: EvidenceSpec, model: ModelDescription) -> None:
+def _check_method(field: Path, method: EvidenceMethod, model: ModelDescription) -> None:
     """Raise InvalidInput if the model does not have a method."""
-    method, traits = spec.method, METHODS[spec.method]
+    traits = METHODS[method]
     instead = traits.instead.get(model.score_output)
     if instead is not None:
         raise InvalidInput(field, Reason.NO_POOLED_METHOD, method=method, instead=instead)
@@ -277,10 +289,14 @@ class Head(Protocol):
 
 def check_additive(spec: CompareSpec, head: Head, dim: int) -> None:
     """Raise InvalidInput if contributions were requested, and layers behind pooling mix tokens."""
-    for at, each in enumerate(spec.evidence):
-        if each.method == "contributions" and not head.is_affine(dim):
-            field = "evidence", at, "method"
-            raise InvalidInput(field, Reason.NOT_ADDITIVE, why="an activation behind pooling")
+    fields: list[Path] = [("matrix", "kind")] if spec.contributions else []
+    fields += [
+        ("evidence", at, "method")
+        for at, each in enumerate(spec.evidence)
+        if each.method == "contributions"
+    ]
+    if fields and not head.is_affine(dim):
+        raise InvalidInput(fields[0], Reason.NOT_ADDITIVE, why="an activation behind pooling")
 
 
 def evidence_names(spec: CompareSpec) -> dict[Path, Path]:

@@ -39,6 +39,7 @@ from headlight.runtime.comparison.late_interaction import (
 )
 from headlight.runtime.comparison.pooled_parts import (
     mean_direction,
+    pair_contributions,
     token_contributions,
     unit_similarities,
 )
@@ -245,7 +246,7 @@ class ComparisonNumbers:
         cosines = matched = None
         if spec.token_vectors:
             sides = self._vectors(query, plan.query), self._vectors(passage, planned.compared)
-            if spec.matrix is None:
+            if spec.matrix is None or spec.contributions:
                 matched = best_matches(*sides)
             else:
                 cosines = token_cosines(*sides)
@@ -253,9 +254,9 @@ class ComparisonNumbers:
         numbers = PassageNumbers(place, score, None, [], planned.compared, None)
         if spec.late_interaction and matched is not None:
             numbers.max_sim_mean = max_sim_mean(matched)
-        if spec.matrix is not None and cosines is not None:
-            numbers.matrix = halve(cosines) if spec.matrix == "float16" else cosines
         rows = self._rows(query, passage) if spec.token_rows else None
+        if spec.matrix is not None:
+            numbers.matrix = self._matrix(planned, cosines, rows)
         for each, units in zip(spec.evidence, planned.units, strict=True):
             evidence = _unweighted(units)
             if each.method == "terms":
@@ -316,16 +317,39 @@ class ComparisonNumbers:
         )
         if not any(each.query is not None for each in planned.units):
             return weights, weights[:0]
-        if self._query_rows is None:
-            self._query_rows = self._head(of_query)
         return weights, token_contributions(
             plan.measure,
             passage["pooled"],
-            self._query_rows,
+            self._rows_behind_head(of_query),
             plan.query_left_out,
             normalize=plan.normalize,
             without=self._shared,
         )
+
+    def _matrix(
+        self,
+        planned: PlannedPassage,
+        cosines: Floats | None,
+        rows: tuple[Floats, Floats] | None,
+    ) -> Array | None:
+        """Return the matrix of the query's tokens and a passage's, of the requested kind."""
+        plan, cells = self._plan, cosines
+        if plan.spec.contributions and rows is not None:
+            of_passage, of_query = rows
+            cells = pair_contributions(
+                plan.measure,
+                self._rows_behind_head(of_query),
+                self._head(of_passage),
+                (plan.query_left_out, planned.left_out),
+                normalize=plan.normalize,
+            )
+        return halve(cells) if cells is not None and plan.spec.matrix == "float16" else cells
+
+    def _rows_behind_head(self, of_query: Floats) -> Floats:
+        """Return the query's token vectors behind the layers that follow pooling."""
+        if self._query_rows is None:
+            self._query_rows = self._head(of_query)
+        return self._query_rows
 
 
 def _unweighted(units: PlannedUnits) -> EvidenceNumbers:

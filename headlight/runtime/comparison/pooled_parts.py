@@ -79,5 +79,34 @@ def token_contributions(
     return parts
 
 
+def pair_contributions(
+    measure: str, query: Floats, passage: Floats, left_out: tuple[int, int], *, normalize: bool
+) -> Floats:
+    """Return the part of a similarity that comes from each pair of tokens: float32 [Q, P].
+
+    It is `token_contributions` with the query's vector written as the mean of its m rows s:
+
+        q · d / (|q| |d|) = sum over i and j of s_i · t_j / (m n |q| |d|).
+
+    All cells sum to the similarity.
+
+    Args:
+        measure: "cosine" or "dot".
+        query, passage: float32 [Q, D], [P, D], of every token, behind the Dense layers.
+        left_out: the first tokens of each that pooling leaves out: their cells are 0.
+        normalize: whether the model's vectors have unit length.
+    """
+    parts = np.zeros((len(query), len(passage)), np.float32)
+    sides = []
+    for rows, first in zip((query, passage), left_out, strict=True):
+        pooled = rows[first:].astype(np.float64)
+        scale = len(pooled) * 1.0
+        if measure == "cosine" or normalize:
+            scale *= _length(pooled.mean(axis=0))
+        sides.append((pooled / scale).astype(np.float32))
+    parts[left_out[0] :, left_out[1] :] = sides[0] @ sides[1].T
+    return parts
+
+
 def _length(vector: NDArray[np.float64]) -> float:
     return max(float(np.linalg.norm(vector)), float(TINIEST))

@@ -129,7 +129,8 @@ class ExpectedComparison:
         require(fitting, f"{field} has other contents than were requested")
         matrix = None
         if spec.matrix is not None:
-            shape = (queries, len(message.tokens))
+            all_tokens, compared = (query_length, count), (queries, len(message.tokens))
+            shape = all_tokens if spec.contributions else compared
             matrix = finite_numbers(f"{field}.matrix", message.matrix, shape, spec.matrix)
         evidence = [
             self._evidence(

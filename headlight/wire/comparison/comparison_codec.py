@@ -22,6 +22,7 @@ def compare_spec(message: pb.CompareRequest) -> CompareSpec:
         if message.HasField("matrix")
         else None,
         matrix_max_bytes=matrix.max_bytes if matrix.HasField("max_bytes") else None,
+        matrix_kind=known("matrix.kind", "MatrixKind", matrix.kind, unspecified="cosine"),
         sort=message.sort,
     )
 
@@ -70,5 +71,7 @@ def matrix_request(spec: CompareSpec) -> pb.SimilarityMatrix | None:
     if spec.matrix is None:
         return None
     return pb.SimilarityMatrix(
-        dtype=numbers_of("DataType")[spec.matrix], max_bytes=spec.matrix_max_bytes
+        dtype=numbers_of("DataType")[spec.matrix],
+        max_bytes=spec.matrix_max_bytes,
+        kind=numbers_of("MatrixKind")[spec.matrix_kind] if spec.contributions else None,
     )

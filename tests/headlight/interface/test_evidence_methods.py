@@ -14,6 +14,7 @@ from headlight import Encoder, InvalidInput, Span
 from headlight.comparison import EvidenceSpec
 from headlight.evidence_methods import EvidenceMethod
 from headlight.runtime import Runtime
+from headlight.spec import RowType
 from headlight_model.checkpoint import load_checkpoint
 from headlight_model.config import Dense
 from tests import scorers
@@ -79,6 +80,30 @@ def test_contributions_are_parts_of_the_cosine_of_pytorch(
         others = {own for [own] in each.special.units}
         marks = zip(passage.tokens.special, passage.tokens.prompt, strict=True)
         assert others == {at for at, mark in enumerate(marks) if any(mark)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_contributions_of_pairs_of_tokens_sum_to_those_of_tokens_and_to_the_score(
+    kinds: dict[str, Encoder], kind: str
+) -> None:
+    evidence = EvidenceSpec(method="contributions", unit="token", query_units=True)
+    texts = {"query_prompt": "q: ", "passage_prompt": "p: ", "evidence": evidence}
+    matrix = {"matrix": "float32", "matrix_kind": "contribution", "late_interaction": True}
+    compared = kinds[kind].compare(QUERY, PASSAGES, **texts, **matrix)  # type: ignore[arg-type]
+    assert compared.query is not None
+    for passage in compared:
+        assert passage.matrix is not None
+        assert passage.tokens is not None
+        assert passage.matrix.shape == (len(compared.query), len(passage.tokens))
+        assert passage.matrix.sum() == pytest.approx(passage.score, abs=1e-5)
+        [each] = passage.evidence
+        assert each.query is not None
+        for side, sums in ((each, passage.matrix.sum(0)), (each.query, passage.matrix.sum(1))):
+            tokens = [token for [token] in side.units]
+            np.testing.assert_allclose(side.weights, sums[tokens], atol=1e-5, rtol=0)
+    half = kinds[kind].compare(QUERY, PASSAGES, **texts, **matrix | {"matrix": "float16"})  # type: ignore[arg-type]
+    assert half.passages[0].matrix is not None
+    assert half.passages[0].matrix.dtype == np.float16
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -295,6 +320,29 @@ def test_what_a_model_or_a_method_lacks_is_refused_by_name(
             evidence=[*evidence, EvidenceSpec(**fields)],  # type: ignore[list-item]
         )
     assert error.value.field == f"evidence[{len(evidence)}].{field}"
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("model", "matrix", "says"),
+    [
+        (CLS, "float32", "pooling is cls"),
+        (ACTIVE, "float32", "an activation behind pooling"),
+        (DISTANCE, "float32", "euclidean distance of this"),
+        (MEAN, None, "no matrix is requested"),
+    ],
+)
+def test_contributions_of_pairs_are_refused_by_name(
+    refusing: dict[str, dict[str, Encoder]],
+    kind: str,
+    model: str,
+    matrix: RowType | None,
+    says: str,
+) -> None:
+    with pytest.raises(InvalidInput) as error:
+        refusing[model][kind].compare(QUERY, PASSAGES, matrix=matrix, matrix_kind="contribution")
+    assert error.value.field == "matrix_kind"
     assert says in str(error.value)
 
 

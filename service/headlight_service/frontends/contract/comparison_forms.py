@@ -265,7 +265,7 @@ def _json_bytes(layout: ComparisonLayout, encoding: NumberEncoding) -> int:
         shapes += [[layout.most_terms]] * NUMBERS_OF_TERM
         size += text_bytes(encoding, "float32", shapes)
         if layout.spec.matrix is not None:
-            size += text_bytes(encoding, layout.spec.matrix, [[queries, len(passage.compared)]])
+            size += text_bytes(encoding, layout.spec.matrix, [[*layout.matrix_shape(passage)]])
     return size
 
 

@@ -36,6 +36,7 @@ def specs(methods: Sequence[EvidenceMethod] = UNIT_METHODS) -> list[CompareSpec]
     found = [CompareSpec()]
     if "late_interaction" in methods:
         found.append(CompareSpec(late_interaction=True, matrix="float16"))
+        found.append(CompareSpec(matrix="float16", matrix_kind="contribution"))
     for unit, top_k in itertools.product(UNITS, (None, 1, 3)):
         spans = tuple((Span(0, 1),) for _ in TEXTS[1:]) if unit == "span" else ()
         evidence = tuple(

@@ -181,13 +181,13 @@ def test_the_best_units_are_underlined(
     browser.open(written)
     underlined: list[str] = browser.evaluate(
         "[...document.querySelectorAll('.passage')].map((each) =>"
-        " [...each.querySelectorAll('.best')].map((unit) => unit.textContent).join(' '))"
+        " [...each.querySelectorAll('.best')].map((part) => part.textContent).join(''))"
     )
     for passage, found in zip(compared, underlined, strict=True):
         evidence = passage.evidence[0]
         best = sorted(at for at in evidence.largest(3) if evidence.weights[at] > 0)
         spans = [evidence.characters[at] for at in best]
-        assert found == " ".join(PASSAGES[passage.index][each.start : each.end] for each in spans)
+        assert found == "".join(PASSAGES[passage.index][each.start : each.end] for each in spans)
 
 
 def test_texts_are_shown_as_text(browser: Browser, written: Path) -> None:

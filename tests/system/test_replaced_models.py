@@ -26,6 +26,7 @@ from headlight.pb.admin_pb2_grpc import AdminServiceStub
 from headlight.runtime.values import Floats
 from tests.certificates import Authority
 from tests.chaos.faults.replaced_models import swapped
+from tests.clients.abandoned import until
 from tests.ports import free_address
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service, by_hand, exit_code
@@ -168,6 +169,8 @@ def test_a_changed_file_adds_renames_and_removes_models_in_one_reload(
         file.write_text(entry.format(old, "search", '"stable"') + entry.format(new, "next", ""))
         replaced.reload("model_loaded")  # the source of search is the same version, elsewhere
         replaced.service.wait_for("model_loaded")
+        # Aliases hold a moment after the last model of the file is loaded.
+        until(lambda: "stable" in replaced.listed()["search"]["names"], "there is no alias")
         replaced.answers("stable", "v0.9")
         replaced.answers("next", "v1.1")
 

@@ -29,7 +29,7 @@ PARTS = {
     "NOTES.md": 1,
 }
 PART = 1 << 20  # bytes read at once
-MOST_JSON = 64 << 20  # bytes of an index, a manifest or a bill of materials
+MOST_BYTES = 64 << 20  # of an index, a manifest or the wheel's metadata
 
 
 class Damaged(Exception):
@@ -107,7 +107,9 @@ def _version(folder: Path) -> str:
         raise Damaged(f"there are {len(wheels)} wheels; a release has one")
     with zipfile.ZipFile(wheels[0]) as opened:
         [name] = [each for each in opened.namelist() if each.endswith(".dist-info/METADATA")]
-        match = re.search(r"^Version: (\S+)$", opened.read(name).decode(), re.MULTILINE)
+        with opened.open(name) as file:
+            metadata = file.read(MOST_BYTES).decode()
+    match = re.search(r"^Version: (\S+)$", metadata, re.MULTILINE)
     if match is None:
         raise Damaged(f"{wheels[0].name} has no version")
     return match[1]
@@ -134,7 +136,7 @@ def _check_image(archive: Path, version: str) -> None:
             file = opened.extractfile(name)
             assert file is not None
             with file:
-                return dict(json.loads(file.read(MOST_JSON)))
+                return dict(json.loads(file.read(MOST_BYTES)))
 
         [entry] = document("index.json")["manifests"]
         manifest = document(blob(entry))

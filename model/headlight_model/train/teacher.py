@@ -137,7 +137,7 @@ def save_lessons(path: Path, vectors: Lessons, about: str) -> None:
 
 
 def load_lessons(path: Path, about: str) -> Lessons | None:
-    """Read what `save` wrote; None if the file is missing or its `about` differs."""
+    """Read what `save_lessons` wrote; None if there is nothing, or its `about` differs."""
     if not path.is_file():
         return None
     with safe_open(path, framework="numpy") as file:

@@ -100,11 +100,11 @@ def pair_contributions(
     sides = []
     for rows, first in zip((query, passage), left_out, strict=True):
         pooled = rows[first:].astype(np.float64)
-        scale = len(pooled) * 1.0
+        scale = float(len(pooled))
         if measure == "cosine" or normalize:
             scale *= _length(pooled.mean(axis=0))
         sides.append((pooled / scale).astype(np.float32))
-    parts[left_out[0] :, left_out[1] :] = sides[0] @ sides[1].T
+    np.matmul(sides[0], sides[1].T, out=parts[left_out[0] :, left_out[1] :])
     return parts
 
 

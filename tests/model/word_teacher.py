@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headlight_model.train.teacher import Floats, unit
+from headlight.outputs.vector_forms import unit_length
+from headlight_model.train.teacher import Floats
 
 DIM = 24
 
@@ -23,7 +24,7 @@ class WordTeacher:
 
     def vectors(self, texts: Sequence[str]) -> Floats:
         self.texts += texts
-        return unit(np.stack([sum(map(self.word, text.split() or ["-"])) for text in texts]))
+        return unit_length(np.stack([sum(map(self.word, text.split() or ["-"])) for text in texts]))
 
     @staticmethod
     def word(word: str) -> Floats:

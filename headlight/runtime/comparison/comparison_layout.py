@@ -349,14 +349,14 @@ def layout_of(
     many = manifest.architecture.multi_vector_dim > 0
     query = inputs[0]
     plan = _Units(spec, manifest, measure)
-    of_query = plan.of_query(query, values[0])
+    query_sides = plan.query_sides(query, values[0])
     planned, hidden = list[PlannedPassage](), list[OccludedUnit]()
-    for each, units in zip(spec.evidence, of_query, strict=True):
+    for each, units in zip(spec.evidence, query_sides, strict=True):
         if each.method == "occlusion" and units is not None:
             hidden += occluded_units(0, units, query, "query")
     for place, (tokenized, value) in enumerate(zip(inputs[1:], values[1:], strict=True)):
         compared = compared_tokens(tokenized)
-        by_method = plan.of_passage(place, tokenized, value, compared, of_query)
+        by_method = plan.passage_units(place, tokenized, value, compared, query_sides)
         for each, of_method in zip(spec.evidence, by_method, strict=True):
             if each.method == "occlusion":
                 passage = f"passages[{place}]"
@@ -392,7 +392,7 @@ class _Units:
     def __init__(self, spec: CompareSpec, manifest: Manifest, measure: str) -> None:
         self._evidence, self._manifest, self._measure = spec.evidence, manifest, measure
 
-    def of_query(self, tokenized: Tokenized, value: object) -> list[EvidenceUnits | None]:
+    def query_sides(self, tokenized: Tokenized, value: object) -> list[EvidenceUnits | None]:
         """Return the query's units of each evidence; None: they were not requested."""
         text = value if isinstance(value, str) else None
         return [
@@ -402,18 +402,18 @@ class _Units:
             for at, each in enumerate(self._evidence)
         ]
 
-    def of_passage(
+    def passage_units(
         self,
         place: int,
         tokenized: Tokenized,
         value: object,
         compared: Ids,
-        of_query: Sequence[EvidenceUnits | None],
+        query_sides: Sequence[EvidenceUnits | None],
     ) -> list[PlannedUnits]:
         """Return the units of each evidence of one passage."""
         text, units = value if isinstance(value, str) else None, list[PlannedUnits]()
         made = dict[tuple[object, ...], EvidenceUnits]()  # methods often have the same units
-        for at, (each, query) in enumerate(zip(self._evidence, of_query, strict=True)):
+        for at, (each, query) in enumerate(zip(self._evidence, query_sides, strict=True)):
             if not METHODS[each.method].units:
                 units.append(PlannedUnits(EvidenceUnits(NO_TOKENS, NO_TOKENS)))
                 continue
@@ -501,9 +501,9 @@ def _pairs(
                 for side in sides
             )
             every = units_of(each, place, tokenized, texts[1], passage, f"evidence[{at}]")
-            of_passage, finer = divided(each, every, place, tokenized, texts[1])
+            coarse, finer = divided(each, every, place, tokenized, texts[1])
             units = PlannedUnits(
-                of_passage,
+                coarse,
                 query_units(each, tokenized, texts[0], query, "query"),
                 None if hides else single_tokens(len(tokenized.ids), sides),
                 finer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import deque
 from collections.abc import Sequence
 
@@ -150,15 +151,15 @@ class ComparisonNumbers:
 
     def take_hidden(self, results: Sequence[ItemResult]) -> None:
         """Take the results of the next occluded units."""
-        of_passages = list[tuple[OccludedUnit, ItemResult]]()
+        shortened = list[tuple[OccludedUnit, ItemResult]]()
         for result in results:
             unit = self._hidden.popleft()
             if self._plan.of_pairs or unit.item > 0:
-                of_passages.append((unit, result))
+                shortened.append((unit, result))
             else:
                 self._without[unit] = self._scores(result, self._whole)
-        if of_passages:
-            units, rows = zip(*of_passages, strict=True)
+        if shortened:
+            units, rows = zip(*shortened, strict=True)
             scores = self._scores(self._query, rows)
             self._without |= {unit: [score] for unit, score in zip(units, scores, strict=True)}
 
@@ -294,9 +295,9 @@ class ComparisonNumbers:
             matched = matched._replace(cosines=matched.cosines * rarity)
         weights = np.zeros(planned.length, np.float32)
         weights[planned.compared] = token_parts(matched, len(planned.compared)) / count
-        of_query = np.zeros(self._plan.query_length, np.float32)
-        of_query[self._plan.query[: len(matched.cosines)]] = matched.cosines / count
-        return weights, of_query
+        query_weights = np.zeros(self._plan.query_length, np.float32)
+        query_weights[self._plan.query[: len(matched.cosines)]] = matched.cosines / count
+        return weights, query_weights
 
     def _contributions(
         self,
@@ -306,25 +307,15 @@ class ComparisonNumbers:
         rows: tuple[Floats, Floats],
     ) -> tuple[Floats, Floats]:
         """Return the part of each token of the passage, and of the query."""
-        plan, [of_passage, of_query] = self._plan, rows
-        weights = token_contributions(
-            plan.measure,
-            query["pooled"],
-            self._head(of_passage),
-            planned.left_out,
-            normalize=plan.normalize,
-            without=self._shared,
+        plan, [passage_rows, query_rows] = self._plan, rows
+        parts = functools.partial(
+            token_contributions, plan.measure, normalize=plan.normalize, without=self._shared
         )
+        weights = parts(query["pooled"], self._head(passage_rows), planned.left_out)
         if not any(each.query is not None for each in planned.units):
             return weights, weights[:0]
-        return weights, token_contributions(
-            plan.measure,
-            passage["pooled"],
-            self._rows_behind_head(of_query),
-            plan.query_left_out,
-            normalize=plan.normalize,
-            without=self._shared,
-        )
+        behind = self._rows_behind_head(query_rows)
+        return weights, parts(passage["pooled"], behind, plan.query_left_out)
 
     def _matrix(
         self,
@@ -335,20 +326,20 @@ class ComparisonNumbers:
         """Return the matrix of the query's tokens and a passage's, of the requested kind."""
         plan, cells = self._plan, cosines
         if plan.spec.contributions and rows is not None:
-            of_passage, of_query = rows
+            passage_rows, query_rows = rows
             cells = pair_contributions(
                 plan.measure,
-                self._rows_behind_head(of_query),
-                self._head(of_passage),
+                self._rows_behind_head(query_rows),
+                self._head(passage_rows),
                 (plan.query_left_out, planned.left_out),
                 normalize=plan.normalize,
             )
         return halve(cells) if cells is not None and plan.spec.matrix == "float16" else cells
 
-    def _rows_behind_head(self, of_query: Floats) -> Floats:
+    def _rows_behind_head(self, query_rows: Floats) -> Floats:
         """Return the query's token vectors behind the layers that follow pooling."""
         if self._query_rows is None:
-            self._query_rows = self._head(of_query)
+            self._query_rows = self._head(query_rows)
         return self._query_rows
 
 

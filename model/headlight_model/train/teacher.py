@@ -12,11 +12,12 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from headlight import HeadlightError
+from headlight.outputs.vector_forms import unit_length
 from headlight.runtime import Runtime
+from headlight_model.train.data.stored import read_arrays
 from headlight_model.train.data.tasks import TextPairs
 
 Floats = NDArray[np.float32]
@@ -79,7 +80,7 @@ class BundleTeacher:
             )
             for start in range(0, len(order), AT_ONCE)
         ]
-        return unit(np.concatenate(parts)[np.argsort(order)])
+        return unit_length(np.concatenate(parts)[np.argsort(order)])
 
 
 def fastest(bundle: Path) -> Runtime:
@@ -88,12 +89,6 @@ def fastest(bundle: Path) -> Runtime:
         return Runtime(bundle, provider="openvino", precision="bf16", attend=False)
     except (HeadlightError, ImportError):
         return Runtime(bundle, attend=False)
-
-
-def unit(vectors: Floats) -> Floats:
-    """Return the vectors at length 1; zeros stay."""
-    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return (vectors / np.where(length > 0, length, 1)).astype(np.float32)
 
 
 def make_lessons(teacher: Teacher, pairs: TextPairs, pieces: Sequence[str], dim: int) -> Lessons:
@@ -123,8 +118,8 @@ def make_lessons(teacher: Teacher, pairs: TextPairs, pieces: Sequence[str], dim:
         queries = vectors[[row[query] for query, _ in pairs[task]]]
         documents = vectors[[row[document] for _, document in pairs[task]]]
         described = vectors[[row[first.get(document, document)] for _, document in pairs[task]]]
-        projected[f"{task}.queries"] = unit(queries @ basis)
-        projected[f"{task}.documents"] = unit((documents + described) @ basis)
+        projected[f"{task}.queries"] = unit_length(queries @ basis)
+        projected[f"{task}.documents"] = unit_length((documents + described) @ basis)
     return {name: each.astype(np.float16) for name, each in projected.items()}
 
 
@@ -138,9 +133,4 @@ def save_lessons(path: Path, vectors: Lessons, about: str) -> None:
 
 def load_lessons(path: Path, about: str) -> Lessons | None:
     """Read what `save_lessons` wrote; None if there is nothing, or its `about` differs."""
-    if not path.is_file():
-        return None
-    with safe_open(path, framework="numpy") as file:
-        if file.metadata()["about"] != about:
-            return None
-    return load_file(path)
+    return read_arrays(path, about)

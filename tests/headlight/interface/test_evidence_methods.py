@@ -62,10 +62,10 @@ def test_contributions_are_parts_of_the_cosine_of_pytorch(
     encoder = load_checkpoint(checkpoint).eval()
     evidence = EvidenceSpec(method="contributions", unit="word")
     prompts = {"query_prompt": "q: ", "passage_prompt": "p: "}
-    found = kinds[kind].compare(QUERY, PASSAGES, evidence=evidence, **prompts)  # type: ignore[arg-type]
-    assert found.query is not None
-    query = behind_pooling(encoder, pytorch_tokens(encoder, found.query.ids).mean(0)[None])[0]
-    for passage in found:
+    compared = kinds[kind].compare(QUERY, PASSAGES, evidence=evidence, **prompts)  # type: ignore[arg-type]
+    assert compared.query is not None
+    query = behind_pooling(encoder, pytorch_tokens(encoder, compared.query.ids).mean(0)[None])[0]
+    for passage in compared:
         assert passage.tokens is not None
         tokens = pytorch_tokens(encoder, passage.tokens.ids)
         rows = behind_pooling(encoder, tokens, unit=False)
@@ -130,8 +130,8 @@ def test_units_of_the_query_weigh_as_those_of_a_passage_in_its_place(
     kinds: dict[str, Encoder], kind: str, method: EvidenceMethod
 ) -> None:
     evidence = EvidenceSpec(method=method, unit="word", query_units=True)
-    found = kinds[kind].compare(QUERY, PASSAGES, evidence=evidence)
-    for passage, text in zip(found, PASSAGES, strict=True):
+    compared = kinds[kind].compare(QUERY, PASSAGES, evidence=evidence)
+    for passage, text in zip(compared, PASSAGES, strict=True):
         [turned] = kinds[kind].compare(text, [QUERY], evidence=evidence)
         mine, its = passage.evidence[0], turned.evidence[0]
         assert mine.query is not None
@@ -148,17 +148,17 @@ def test_a_contrast_is_the_difference_of_the_querys_weights(
     methods: tuple[EvidenceMethod, ...]
     methods = ("span", "contributions", "occlusion", "late_interaction")
     evidence = [EvidenceSpec(method=each, query_units=True) for each in methods]
-    found = kinds[kind].compare(QUERY, PASSAGES, evidence=evidence, late_interaction=True)
-    one, other, _ = found
+    compared = kinds[kind].compare(QUERY, PASSAGES, evidence=evidence, late_interaction=True)
+    one, other, _ = compared
     for method in methods:
-        contrast = found.contrast(one, other, method=method)
+        contrast = compared.contrast(one, other, method=method)
         assert contrast.difference == one.score - other.score
         sides = [each.evidence_by(method).query for each in (one, other)]
         assert sides[0] is not None
         assert sides[1] is not None
         np.testing.assert_array_equal(contrast.weights, sides[0].weights - sides[1].weights)
         assert [QUERY[a:b] for a, b, _ in contrast.query.characters] == QUERY.split()
-    late = found.contrast(one, other, method="late_interaction")
+    late = compared.contrast(one, other, method="late_interaction")
     assert one.max_sim_mean is not None
     assert other.max_sim_mean is not None
     assert late.weights.sum() == pytest.approx(one.max_sim_mean - other.max_sim_mean, abs=1e-5)
@@ -181,17 +181,17 @@ def test_a_budget_of_occlusion_goes_to_the_best_sentences(
         return passage.evidence[0]
 
     whole, sentences = hidden(unit=unit_name), hidden(unit="sentence")
-    found = hidden(unit=unit_name, max_encodings=7)
-    assert len(found.units) <= 7 < len(whole.units)
-    assert sorted(sum(found.units, ())) == sorted(sum(whole.units, ()))
+    divided = hidden(unit=unit_name, max_encodings=7)
+    assert len(divided.units) <= 7 < len(whole.units)
+    assert sorted(sum(divided.units, ())) == sorted(sum(whole.units, ()))
     # Each weight is that of the whole passage without these characters.
-    again = hidden(unit="span", spans=(found.characters,))
-    np.testing.assert_allclose(found.weights, again.weights, atol=2e-6, rtol=0)
+    again = hidden(unit="span", spans=(divided.characters,))
+    np.testing.assert_allclose(divided.weights, again.weights, atol=2e-6, rtol=0)
     [best] = sentences.largest(1)
     begin, end, _ = sentences.characters[best]
-    inside = [span for span in found.characters if begin <= span.start and span.end <= end]
+    inside = [span for span in divided.characters if begin <= span.start and span.end <= end]
     assert len(inside) > 1, "the best sentence is divided"
-    assert set(sentences.characters) & set(found.characters), "and another one is not"
+    assert set(sentences.characters) & set(divided.characters), "and another one is not"
     every = hidden(unit=unit_name, max_encodings=1000)
     assert every.units == whole.units
     np.testing.assert_allclose(every.weights, whole.weights, atol=2e-6, rtol=0)
@@ -234,9 +234,9 @@ def test_what_passages_share_is_weighed_down(
     vectors = unit(encoder.encode(PASSAGES, role="document"))
     shared = unit(vectors.mean(axis=0))
     query = unit(encoder.encode(QUERY, role="query"))
-    plain, found = (compared(PASSAGES, distinct=each) for each in (False, True))
-    ids, seen = [each.tokens.ids for each in found], set[int]()
-    for passage, whole, vector in zip(found, plain, vectors, strict=True):
+    plain, weighed = (compared(PASSAGES, distinct=each) for each in (False, True))
+    ids, seen = [each.tokens.ids for each in weighed], set[int]()
+    for passage, whole, vector in zip(weighed, plain, vectors, strict=True):
         parts = passage.evidence[0]
         total = parts.weights.sum() + parts.special.weights.sum()
         rest = (query @ shared) * (shared @ vector)
@@ -258,11 +258,11 @@ def test_a_contrast_by_terms_is_of_the_terms_of_both(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     with Runtime(scorers.bundle(tmp_path_factory, "sparse"), threads=1) as runtime:
-        found = runtime.compare("a planet", ["planets", "abcde"], evidence="terms")
-    one, other = found
-    contrast = found.contrast(one, other, method="terms")
+        compared = runtime.compare("a planet", ["planets", "abcde"], evidence="terms")
+    one, other = compared
+    contrast = compared.contrast(one, other, method="terms")
     assert contrast.weights.sum() == pytest.approx(one.score - other.score, rel=1e-4, abs=1e-4)
-    labels = [each.evidence[0].terms.labels() for each in found if each.evidence[0].terms]
+    labels = [each.evidence[0].terms.labels() for each in compared if each.evidence[0].terms]
     assert set(contrast.terms) == {label for side in labels for label in side}
     assert list(contrast.weights) == sorted(contrast.weights, reverse=True)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from headlight.outputs.vector_forms import unit_length
 from headlight.runtime import Runtime
 from headlight_model.train import teacher
 from headlight_model.train.__main__ import main
@@ -17,7 +18,6 @@ from headlight_model.train.teacher import (
     load_lessons,
     make_lessons,
     save_lessons,
-    unit,
 )
 from tests.model.word_teacher import DIM, WordTeacher
 
@@ -39,16 +39,16 @@ def test_a_function_is_taught_to_lie_between_its_document_and_its_description() 
     lessons = make_lessons(words, PAIRS, ["tree", "##ing"], DIM)
     read = {text: words.vectors([text])[0] for pair in PAIRS["summary"] for text in pair}
     document, query = read["shutil def rmtree ( path )"], read["delete a tree"]
-    expected = unit(document + query)
+    expected = unit_length(document + query)
     # All directions are kept, so every product is too.
     for task in ("summary", "sentence"):
-        found = lessons[f"{task}.documents"][0].astype(np.float32)
+        taught = lessons[f"{task}.documents"][0].astype(np.float32)
         for text, vector in zip(
             ("delete a tree", "say hello"),
             lessons["summary.queries"].astype(np.float32),
             strict=True,
         ):
-            assert found @ vector == pytest.approx(expected @ read[text], abs=2e-3)
+            assert taught @ vector == pytest.approx(expected @ read[text], abs=2e-3)
     undescribed, sentence = (lessons[f"sentence.{side}"][1] for side in ("documents", "queries"))
     straight = words.vectors(["y def z ( )", "no summary"])
     assert undescribed @ sentence == pytest.approx(straight[0] @ straight[1], abs=2e-3)
@@ -70,9 +70,9 @@ def test_the_first_directions_hold_most() -> None:
 def test_lessons_of_another_teacher_are_not_read(tmp_path: Path) -> None:
     lessons = make_lessons(WordTeacher(), PAIRS, ["tree"], DIM)
     save_lessons(tmp_path / "x/lessons", lessons, "a")
-    found = load_lessons(tmp_path / "x/lessons", "a")
-    assert found is not None
-    assert all(np.array_equal(found[name], each) for name, each in lessons.items())
+    read = load_lessons(tmp_path / "x/lessons", "a")
+    assert read is not None
+    assert all(np.array_equal(read[name], each) for name, each in lessons.items())
     assert load_lessons(tmp_path / "x/lessons", "b") is None
     assert load_lessons(tmp_path / "y", "a") is None
 
@@ -109,7 +109,7 @@ def test_a_bundle_teaches_in_the_order_of_the_texts(
     monkeypatch.setattr(teacher, "CHARACTERS", 12)
     bundle = teacher.BundleTeacher(bundle_path)
     texts = ["a longer text", "b", "three", "b"]
-    expected = unit(runtime.encode(["a longer tex", "b", "three", "b"]))
+    expected = unit_length(runtime.encode(["a longer tex", "b", "three", "b"]))
     vectors = bundle.vectors(texts)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     np.testing.assert_allclose((vectors * expected).sum(axis=1), 1, atol=1e-3)  # maybe bfloat16

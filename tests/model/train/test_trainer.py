@@ -10,11 +10,12 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from headlight.outputs.vector_forms import unit_length
 from headlight_model.positions.position_schemes import POSITIONS
 from headlight_model.train.data.stored import Data
 from headlight_model.train.encoder_trainer import EncoderTrainer
 from headlight_model.train.recipe import QUICK, Recipe, Stage
-from headlight_model.train.teacher import PIECES, Lessons, unit
+from headlight_model.train.teacher import PIECES, Lessons
 from headlight_model.train.trainer import STATE
 
 WITH_DROPOUT = dataclasses.replace(QUICK, dropout=0.1)
@@ -93,7 +94,7 @@ def test_vectors_become_those_of_the_teacher(trainer: Make, counting_data: Data)
     count = len(counting_data.pairs["summary"].queries)
     rows = {"summary.queries": count, "summary.documents": count, PIECES: 200}
     lessons = {
-        name: unit(random.standard_normal((size, QUICK.dim), np.float32)).astype(np.float16)
+        name: unit_length(random.standard_normal((size, QUICK.dim), np.float32)).astype(np.float16)
         for name, size in rows.items()
     }
     recipe = dataclasses.replace(QUICK, stages=(stage,), warmup_steps=5, drop_tokens=0.0)

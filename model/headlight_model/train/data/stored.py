@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,14 +84,21 @@ class Data:
         save_file(arrays, path, metadata={"about": about})
 
 
-def load(path: Path, about: str) -> Data | None:
-    """Read what `Data.save` wrote; None if the file is missing or its `about` differs."""
+def read_arrays(path: Path, about: str) -> dict[str, NDArray[Any]] | None:
+    """Return the arrays of a file; None if it is missing or its `about` differs."""
     if not path.is_file():
         return None
     with safe_open(path, framework="numpy") as file:
         if file.metadata()["about"] != about:
             return None
-    arrays = load_file(path)
+    return load_file(path)
+
+
+def load(path: Path, about: str) -> Data | None:
+    """Read what `Data.save` wrote; None if the file is missing or its `about` differs."""
+    arrays = read_arrays(path, about)
+    if arrays is None:
+        return None
     tasks = dict.fromkeys(name.split(".")[0] for name in arrays.keys() - {STREAM, NAME_MARKS})
     pairs = {
         task: Pairs(*(_rows(arrays, f"{task}.{side}") for side in ("queries", "documents")))

@@ -51,17 +51,27 @@ def load_owner(name: str) -> nn.Module:
     """Return the model that MODULE:FUNCTION returns; modules are also looked up in this folder.
 
     Raises:
-        Refused: there is no such function, it fails, or it returns something else.
+        Refused: there is no such function, it fails, changes torch's defaults, or returns
+            something else.
     """
     module, _, function = name.partition(":")
     if not module or not function:
         raise Refused(f"--check-against is {name!r}; give MODULE:FUNCTION, as my_model:trained")
     if (directory := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, directory)
+    defaults = torch.get_default_dtype(), torch.get_default_device()
     try:
         model = getattr(importlib.import_module(module), function)()
     except (Exception, SystemExit) as error:  # any code
         raise Refused(f"--check-against {name} fails: {_failure(error)}") from error
+    if (changed := (torch.get_default_dtype(), torch.get_default_device())) != defaults:
+        torch.set_default_dtype(defaults[0])
+        torch.set_default_device(defaults[1])
+        raise Refused(
+            f"--check-against {name} leaves torch's default type and device at "
+            f"{' and '.join(map(str, changed))}; set them back to "
+            f"{' and '.join(map(str, defaults))}, in which our model is computed"
+        )
     if not isinstance(model, nn.Module):
         raise Refused(
             f"--check-against {name} returned {type(model).__name__}; it must return an nn.Module "

@@ -278,6 +278,11 @@ def stops() -> nn.Module:
     raise SystemExit(0)
 
 
+def doubles() -> nn.Module:
+    torch.set_default_dtype(torch.float64)
+    return trained()
+
+
 def wrong() -> nn.Module:
     return Owner(stored(), every_layer=True)
 
@@ -304,6 +309,7 @@ def test_the_command_compares_before_a_bundle_is_written(
         (f"{__name__}:no_such", "no_such"),
         (f"{__name__}:no_file", "fails: FileNotFoundError: "),
         (f"{__name__}:stops", "fails: SystemExit: 0 (test_owner_comparison.py, line "),
+        (f"{__name__}:doubles", "default type and device at torch.float64 and cpu; set them back"),
         (f"{__name__}:small", "returned EncoderConfig; it must return an nn.Module"),
     ],
 )
@@ -312,3 +318,4 @@ def test_a_name_without_a_model_is_refused(
 ) -> None:
     assert main([str(tmp_path), "--out", str(tmp_path / "x"), "--check-against", name]) == 2
     assert message in capsys.readouterr().err
+    assert torch.get_default_dtype() == torch.float32

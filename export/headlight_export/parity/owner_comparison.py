@@ -66,7 +66,7 @@ def load_owner(name: str) -> nn.Module:
         raise Refused(f"--check-against {name} fails: {_failure(error)}") from error
     if (changed := (torch.get_default_dtype(), torch.get_default_device())) != defaults:
         torch.set_default_dtype(defaults[0])
-        torch.set_default_device(defaults[1])
+        torch.set_default_device(None)
         raise Refused(
             f"--check-against {name} leaves torch's default type and device at "
             f"{' and '.join(map(str, changed))}; set them back to "

@@ -22,7 +22,7 @@ from headlight_export.folders.model_folder import Refused
 from headlight_export.folders.origin import Origin, check_settings, read_origin
 from headlight_export.hub.hub_download import download
 from headlight_export.hub.hub_errors import HubUnavailable
-from headlight_export.parity.owner_comparison import TOKENS, load_owner
+from headlight_export.parity.owner_comparison import NO_BLOCKS, TOKENS, load_owner
 from headlight_export.parity.parity_report import table
 from headlight_export.parity.transformers_comparison import Compared, Disagreement
 from headlight_export.precision.conversion import PRECISIONS
@@ -148,7 +148,7 @@ def _report_owner(errors: Mapping[str, float]) -> None:
         stages = ", ".join(f"{stage} {error:.1e}" for stage, error in errors.items())
         print(f"\nour PyTorch against your model, without padding: {stages}")
     if [*errors] == [TOKENS]:
-        print("blocks not compared: it has no ModuleList or Sequential of its blocks alone")
+        print(NO_BLOCKS)
 
 
 def command_parser() -> argparse.ArgumentParser:

@@ -1,6 +1,7 @@
 """Usual causes of a difference between a checkpoint and its owner's model, each as an encoder.
 
-If the encoder with a cause computes what the owner's model does, the cause is likely.
+If the encoder with a cause computes what the owner's model does, the cause is likely. Two mistakes
+in one stage hide each other, so pairs of the frequent ones are tried if no single cause helps.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ import dataclasses
 import functools
 import itertools
 import json
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headlight_model.config import CHOICES, EncoderConfig
 from headlight_model.encoder import Encoder
+from headlight_model.layers.block import Block
 from headlight_model.positions.interleaved import to_half_split
 
 State = dict[str, Tensor]
@@ -38,6 +41,15 @@ CHANGES: tuple[dict[str, Any], ...] = (
     *({"positions": "sinusoidal", "positions_every_layer": value} for value in (True, False)),
     *({"rope_offset": value} for value in (0, 1)),
 )
+# Mistakes that are often made together, and then in the same stage.
+OFTEN: tuple[dict[str, Any], ...] = (
+    *({"scale_embeddings": value} for value in (True, False)),
+    *({"positions_every_layer": value} for value in (True, False)),
+    {"norm": "pre"},
+    {"norm": "pre", "final_norm": False},
+    {"norm": "post", "first_norm": False},
+    *({"activation": value} for value in CHOICES["activation"]),
+)
 QKV = ("Q", "K", "V")
 
 
@@ -46,12 +58,12 @@ class Cause(NamedTuple):
 
     Attributes:
         text: continues "all agrees if".
-        encoder: ours, changed; None once it was run.
+        encoder: ours, changed.
         places: from ids [B, S] to positions [B or 1, S]; None: those of the tokens.
     """
 
     text: str
-    encoder: Encoder | None
+    encoder: Encoder
     places: Callable[[Tensor], Tensor] | None = None
 
     def positions(self, ids: Tensor) -> Tensor | None:
@@ -61,8 +73,9 @@ class Cause(NamedTuple):
 
 def causes(encoder: Encoder) -> Iterator[Cause]:
     """Yield the causes that the encoder's weights allow, each made when it is needed."""
-    yield from _of_config(encoder)
+    yield from _of_config(encoder, CHANGES)
     yield from _of_places(encoder)
+    yield from _of_norms(encoder)
     for text, change in WEIGHTS.items():
         state = encoder.state_dict()
         for layer in range(encoder.config.layers):
@@ -72,15 +85,32 @@ def causes(encoder: Encoder) -> Iterator[Cause]:
         yield Cause(text, changed)
 
 
-def _of_config(encoder: Encoder) -> Iterator[Cause]:
+def pairs_of_causes(encoder: Encoder) -> Iterator[Cause]:
+    """Yield pairs of the causes that often come together."""
+    config = encoder.config
+    often = [
+        change
+        for change in OFTEN
+        if any(getattr(config, field) != value for field, value in change.items())
+    ]
+    yield from _of_config(
+        encoder, [a | b for a, b in itertools.combinations(often, 2) if not a.keys() & b.keys()]
+    )
+
+
+def _of_config(encoder: Encoder, changes: Iterable[dict[str, Any]]) -> Iterator[Cause]:
     """Yield the causes that are other values in config.json."""
     config = encoder.config
-    for change in CHANGES:
+    tried = [config]
+    for change in changes:
         try:
             changed = dataclasses.replace(config, **change)
         except ValueError:  # they do not go together
             continue
-        if changed != config and (built := _fitted(encoder, changed)) is not None:
+        if changed in tried:
+            continue
+        tried.append(changed)
+        if (built := _fitted(encoder, changed)) is not None:
             fields = {
                 name: change[name] for name in change if change[name] != getattr(config, name)
             }
@@ -111,6 +141,29 @@ def _fitted(encoder: Encoder, config: EncoderConfig) -> Encoder | None:
 
 
 TABLE = "positions.table.weight"
+
+
+def _of_norms(encoder: Encoder) -> Iterator[Cause]:
+    """Yield the place of the norms that no config has: x + norm(f(x))."""
+    config = dataclasses.replace(
+        encoder.config,
+        norm="sandwich",
+        # With "sandwich", first_norm is of block 0, and embedding_norm that of the embeddings.
+        embedding_norm=not isinstance(encoder.embedding_norm, nn.Identity),
+        first_norm=True,
+        final_norm=not isinstance(encoder.final_norm, nn.Identity),
+    )
+    outside = Encoder(config).eval()
+    outside.load_state_dict(outside.state_dict() | encoder.state_dict())
+    for block in outside.blocks:
+        assert isinstance(block, Block)
+        block.attention_out_norm, block.attention_norm = block.attention_norm, nn.Identity()
+        block.feed_forward_out_norm = block.feed_forward_norm
+        block.feed_forward_norm = nn.Identity()
+    yield Cause(
+        "blocks are x + norm(f(x)), which no config has: train norm(x + f(x)) or x + f(norm(x))",
+        outside,
+    )
 
 
 def _of_places(encoder: Encoder) -> Iterator[Cause]:
@@ -184,6 +237,14 @@ def _half_split(*kinds: str) -> Callable[[State, str, EncoderConfig], None]:
     return change
 
 
+def _scores_times(factor: Callable[[EncoderConfig], float]) -> Callable[..., None]:
+    def change(state: State, place: str, config: EncoderConfig) -> None:
+        for name, (query, key, value) in _parts(state, place, config):
+            state[name] = torch.cat((query * factor(config), key, value))
+
+    return change
+
+
 def _in_order(order: tuple[int, ...]) -> Callable[[State, str, EncoderConfig], None]:
     def change(state: State, place: str, config: EncoderConfig) -> None:
         for name, parts in _parts(state, place, config):
@@ -198,6 +259,12 @@ WEIGHTS: dict[str, Callable[[State, str, EncoderConfig], None]] = {
     "the biases of W_q and W_k go through to_half_split, too": _half_split("bias"),
     "W_q, W_k and their biases go through to_half_split": _half_split("weight", "bias"),
     "W_q and W_k go through to_half_split, too": _half_split("weight"),
+    "W_q and its biases are times sqrt(d): your scores are not divided by it": (
+        _scores_times(lambda config: math.sqrt(config.head_dim))
+    ),
+    "W_q and its biases are times sqrt(d / D): your scores are divided by sqrt(D)": (
+        _scores_times(lambda config: math.sqrt(config.head_dim / config.dim))
+    ),
     "W_q, W_k, W_v and W_o are transposed": _transposed,
     "W_o is transposed": _transposed_out,
     "the rows of project_in are sorted: theirs are Q, K, V of each head": _by_head,

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import importlib
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from headlight.runtime.parity.golden_inputs import distance
 from headlight.runtime.values import Floats
 from headlight_export.folders.model_folder import Refused
-from headlight_export.parity.owner_causes import Cause, causes
+from headlight_export.parity.owner_causes import Cause, causes, pairs_of_causes
 from headlight_export.parity.reference import longest_with_maps, random_ids
 from headlight_export.parity.transformers_comparison import FLOOR, SLACK, Disagreement
 from headlight_model.config import EncoderConfig
@@ -32,7 +33,11 @@ TEXTS = 3  # in a batch; no length is this, so that the two axes can be told apa
 LONGEST = 128  # tokens
 MOST_CAUSES = 3  # in a message
 INPUTS, TOKENS = "inputs of block 0", "token vectors"
-REMEDIES = "docs/bring-your-own.md#if-the-check-fails"
+REMEDIES = "see docs/bring-your-own.md#if-the-check-fails"
+NO_BLOCKS = "blocks are not compared: it has no ModuleList or Sequential of its blocks alone"
+ROUNDED = 1e-2  # relative; weights may be stored in bfloat16
+# Parts of the paths of code that is not an owner's.
+NOT_OWNERS = ("site-packages", "<frozen", "importlib", __file__)
 
 
 class Run(NamedTuple):
@@ -46,24 +51,44 @@ def load_owner(name: str) -> nn.Module:
     """Return the model that MODULE:FUNCTION returns; modules are also looked up in this folder.
 
     Raises:
-        Refused: there is no such function, or it returns something else.
+        Refused: there is no such function, it fails, changes torch's defaults, or returns
+            something else.
     """
     module, _, function = name.partition(":")
     if not module or not function:
         raise Refused(f"--check-against is {name!r}; give MODULE:FUNCTION, as my_model:trained")
     if (directory := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, directory)
+    defaults = torch.get_default_dtype(), torch.get_default_device()
     try:
-        build = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise Refused(f"--check-against {name}: {error}") from error
-    model = build()
+        model = getattr(importlib.import_module(module), function)()
+    except (Exception, SystemExit) as error:  # any code
+        raise Refused(f"--check-against {name} fails: {_failure(error)}") from error
+    if (changed := (torch.get_default_dtype(), torch.get_default_device())) != defaults:
+        torch.set_default_dtype(defaults[0])
+        torch.set_default_device(None)
+        raise Refused(
+            f"--check-against {name} leaves torch's default type and device at "
+            f"{' and '.join(map(str, changed))}; set them back to "
+            f"{' and '.join(map(str, defaults))}, in which our model is computed"
+        )
     if not isinstance(model, nn.Module):
         raise Refused(
             f"--check-against {name} returned {type(model).__name__}; it must return an nn.Module "
             "with its weights"
         )
     return model
+
+
+def _failure(error: BaseException) -> str:
+    """Return the type and message of an error in an owner's code, and its last line there."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [
+        f" ({Path(frame.filename).name}, line {frame.lineno})"
+        for frame in frames
+        if not any(part in frame.filename for part in NOT_OWNERS)
+    ]
+    return f"{type(error).__name__}: {error!s:.200}{lines[-1] if lines else ''}"
 
 
 def against_owner(
@@ -90,7 +115,19 @@ def against_owner(
     errors = _errors(runs, encoder)
     if agreeing(errors, tolerance) == len(errors):
         return errors
-    raise Disagreement(_message(errors, tolerance, _likely(runs, encoder, errors, tolerance)))
+    again = _run(owner, runs[-1].ids, encoder.config).stages[TOKENS]
+    if not (random := distance("tokens", again, runs[-1].stages[TOKENS])) <= tolerance:
+        raise Disagreement(
+            f"your model differs from itself by {random:.3g} for the same ids; remove what is "
+            "random, as functional.dropout(x) without training=self.training"
+        )
+    names, at = list(errors), agreeing(errors, tolerance)
+    before = f"; all before it agree ({errors[names[at - 1]]:.1e})" if at else ""
+    likely = _likely(runs, encoder, errors, tolerance)
+    raise Disagreement(
+        f"{names[at]} differ by {errors[names[at]]:.3g} from your model{before}; "
+        + (_reach(names, likely) if likely else _hint(owner, encoder, names, at))
+    )
 
 
 def agreeing(errors: Mapping[str, float], tolerance: float) -> int:
@@ -102,32 +139,46 @@ def agreeing(errors: Mapping[str, float], tolerance: float) -> int:
 
 def _likely(
     runs: Sequence[Run], encoder: Encoder, errors: Mapping[str, float], tolerance: float
-) -> list[tuple[int, Cause]]:
+) -> list[tuple[int, str]]:
     """Return the causes that explain the first difference, those that explain most of all first.
 
-    With each comes the number of stages that then agree.
+    Before each comes the number of stages that then agree. Pairs come if no single cause helps.
     """
     before = agreeing(errors, tolerance)
-    explained = []
-    for cause in causes(encoder):
-        after = agreeing(_errors(runs, cause.encoder, cause), tolerance)
-        if after > before:
-            explained.append((after, cause._replace(encoder=None)))  # its weights are freed
-    return sorted(explained, key=lambda each: -each[0])
+    for possible in (causes(encoder), pairs_of_causes(encoder)):
+        explained = [
+            (agreeing(_errors(runs, cause.encoder, cause), tolerance), cause.text)
+            for cause in possible
+        ]
+        if likely := [each for each in explained if each[0] > before]:
+            return sorted(likely, key=lambda each: -each[0])
+    return []
 
 
-def _message(
-    errors: Mapping[str, float], tolerance: float, likely: Sequence[tuple[int, Cause]]
-) -> str:
-    names, at = list(errors), agreeing(errors, tolerance)
-    before = f"; all before it agree ({errors[names[at - 1]]:.1e})" if at else ""
-    first = f"{names[at]} differ by {errors[names[at]]:.3g} from your model{before}"
-    if not likely:
-        return f"{first}; no usual cause explains it, see {REMEDIES}"
+def _reach(names: Sequence[str], likely: Sequence[tuple[int, str]]) -> str:
+    """Return how far the best causes reach, and the causes."""
     most = likely[0][0]
-    best = [*dict.fromkeys(cause.text for after, cause in likely if after == most)][:MOST_CAUSES]
+    best = [*dict.fromkeys(text for after, text in likely if after == most)][:MOST_CAUSES]
     reach = "all agrees" if most == len(names) else f"all before {names[most]} agrees"
-    return f"{first}; {reach} if {', or '.join(best)}"
+    return f"{reach} if {', or '.join(best)}"
+
+
+def _hint(owner: nn.Module, encoder: Encoder, names: Sequence[str], at: int) -> str:
+    """Return what is known of a difference that no cause explains."""
+    table = encoder.embedding.weight
+    if not any(
+        each.shape == table.shape
+        and torch.allclose(each.detach().float().cpu(), table, rtol=ROUNDED, atol=ROUNDED**2)
+        for each in owner.parameters()
+    ):
+        known = "none of its parameters is embedding.weight of the checkpoint; load its weights"
+    elif len(names) == 1:
+        known = f"no usual cause explains it, and {NO_BLOCKS}"
+    elif at == len(names) - 1:
+        known = "something follows its last block, such as a norm"
+    else:
+        known = "no usual cause explains it"
+    return f"{known}, {REMEDIES}"
 
 
 def _batches(config: EncoderConfig) -> Iterator[Tensor]:
@@ -139,11 +190,8 @@ def _batches(config: EncoderConfig) -> Iterator[Tensor]:
             yield torch.from_numpy(np.stack(rows))
 
 
-def _errors(
-    runs: Sequence[Run], encoder: Encoder | None, cause: Cause | None = None
-) -> dict[str, float]:
+def _errors(runs: Sequence[Run], encoder: Encoder, cause: Cause | None = None) -> dict[str, float]:
     """Return the largest distance of each stage."""
-    assert encoder is not None
     worst = dict.fromkeys(runs[0].stages, 0.0)
     for ids, theirs in runs:
         positions = None if cause is None else cause.positions(ids)
@@ -178,8 +226,8 @@ def _run(owner: nn.Module, ids: Tensor, config: EncoderConfig) -> Run:
             result = owner(ids)
         except Exception as error:  # any code
             raise Refused(
-                f"your model fails for {shape[0]} texts of {shape[1]} tokens: "
-                f"{type(error).__name__}: {error!s:.200}"
+                f"your model fails if it is called with ids {list(ids.shape)} alone: "
+                f"{_failure(error)}; {REMEDIES}"
             ) from error
     tokens = _oriented(result, shape)
     if tokens is None:
@@ -187,6 +235,8 @@ def _run(owner: nn.Module, ids: Tensor, config: EncoderConfig) -> Run:
             f"your model returns {_about(result)} for ids {list(ids.shape)}; it must return token "
             f"vectors {list(shape)}, without a head"
         )
+    if not np.isfinite(tokens).all():
+        raise Refused(f"your model returns NaN or infinity for ids {list(ids.shape)}; {REMEDIES}")
     names = _names(config)
     for values in lists:
         blocks = [_oriented(each, shape) for each in values]
@@ -201,9 +251,11 @@ def _recorded(owner: nn.Module, layers: int) -> Iterator[list[list[Any]]]:
     """Record, of each list of so many modules, the first input and then all outputs."""
     lists, hooks = [], []
 
-    def record_input(values: list[Any], _module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        if not values and inputs:
-            values.append(inputs[0])
+    def record_input(
+        values: list[Any], _module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]
+    ) -> None:
+        if not values:
+            values.append(next(iter((*inputs, *named.values())), None))
 
     def record(values: list[Any], _module: nn.Module, _inputs: Any, output: Any) -> None:
         values.append(output)
@@ -214,7 +266,9 @@ def _recorded(owner: nn.Module, layers: int) -> Iterator[list[list[Any]]]:
             lists.append(values)
             for block in dict.fromkeys(module):  # a block may stand there several times
                 hooks += [
-                    block.register_forward_pre_hook(functools.partial(record_input, values)),
+                    block.register_forward_pre_hook(
+                        functools.partial(record_input, values), with_kwargs=True
+                    ),
                     block.register_forward_hook(functools.partial(record, values)),
                 ]
     try:

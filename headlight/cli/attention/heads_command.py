@@ -77,12 +77,13 @@ def heads_text(analysis: Analysis, width: int | None = None) -> str:
 def layers_text(analysis: Analysis) -> str:
     """Return a line for early, middle and deep layers each: the number of heads of each kind."""
     groups, texts = by_layer(analysis.heads), len(analysis.token_counts)
+    moved = analysis.importance
     occurring = {kind for group in groups for kind in group.kinds}
     kinds = [kind for kind in (*KINDS, *PATTERNS) if kind in occurring]
     titles = [f"{kind:>{max(5, len(kind))}}" for kind in kinds]
     lines = [
         f"{len(analysis.heads)} heads, {texts} {'text' if texts == 1 else 'texts'}",
-        f"layers         heads  {'  '.join(titles)}  spread   dist",
+        f"layers         heads  {'  '.join(titles)}  spread   dist{'  moved' if moved else ''}",
     ]
     for group in groups:
         counts = (
@@ -90,6 +91,8 @@ def layers_text(analysis: Analysis) -> str:
             for kind, title in zip(kinds, titles, strict=True)
         )
         numbers = f"{group.spread:6.2f}  {five(group.statistics['distance'], 1)}"
+        if moved:
+            numbers += f"  {five(float(moved.distance[list(group.layers)].mean()), 3)}"
         lines.append(
             f"{group.name:6} {layer_range(group):7} {sum(group.kinds.values()):5}  "
             f"{'  '.join(counts)}  {numbers}"

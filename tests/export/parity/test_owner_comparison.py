@@ -52,13 +52,17 @@ class Block(nn.Module):
         bias = ours.get_parameter("attention.project_in.bias")
         split = (*x.shape[:2], 3, owner.ours.config.heads, -1)
         q, k, v = functional.linear(x, joined, bias).view(split).permute(2, 0, 3, 1, 4)
-        scores = owner.turn(q) @ owner.turn(k).transpose(-1, -2) / math.sqrt(q.shape[-1])
+        root = math.sqrt(q.shape[-1]) if owner.root is None else owner.root
+        scores = owner.turn(q) @ owner.turn(k).transpose(-1, -2) / root
         context = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
         mixed = ours.get_submodule("attention.project_out")(context)
         first, second = (
             ours.get_submodule(name) for name in ("attention_norm", "feed_forward_norm")
         )
         up, down = (ours.get_submodule(f"feed_forward.{name}") for name in ("up", "down"))
+        if owner.outside:
+            x = x + first(mixed)
+            return x + second(down(functional.gelu(up(x)))), None
         x = first(x + mixed)
         return second(x + down(functional.gelu(up(x), approximate=owner.gelu))), None
 
@@ -68,6 +72,8 @@ class Owner(nn.Module):
 
     pe: Tensor
     every_layer, transposed, scaled, gelu, interleaved = False, False, False, "none", False
+    root: float | None = None  # that divides scores
+    outside, by_name, noise = False, False, 0.0
 
     def __init__(self, ours: Encoder, **differences: Any) -> None:
         super().__init__()
@@ -84,8 +90,8 @@ class Owner(nn.Module):
         if not self.every_layer and not self.interleaved:
             x = x + (self.pe[: len(x), None] if self.transposed else self.pe[: x.shape[1]])
         for block in self.blocks:
-            x, _ = block(x)
-        return x
+            x, _ = block(x=x) if self.by_name else block(x)
+        return functional.dropout(x, self.noise)
 
     def turn(self, heads: Tensor) -> Tensor:
         """Rotate neighbouring pairs of [B, H, S, d]."""
@@ -124,6 +130,15 @@ def test_equal_models_agree_in_every_block() -> None:
         ({"scaled": True}, "inputs of block 0", 'config.json has "scale_embeddings": true'),
         ({"transposed": True}, "inputs of block 0", "its table of positions is transposed"),
         ({"gelu": "tanh"}, "outputs of block 0", 'config.json has "activation": "gelu_tanh"'),
+        (
+            {"every_layer": True, "scaled": True},
+            "inputs of block 0",
+            'config.json has "scale_embeddings": true, "positions_every_layer": true',
+        ),
+        ({"outside": True}, "outputs of block 0", "blocks are x + norm(f(x))"),
+        ({"root": 1.0}, "outputs of block 0", "W_q and its biases are times sqrt(d):"),
+        ({"root": 6.0}, "outputs of block 0", "W_q and its biases are times sqrt(d / D)"),
+        ({"by_name": True, "gelu": "tanh"}, "outputs of block 0", "config.json has"),
     ],
 )
 def test_the_first_stage_that_differs_is_named_with_its_cause(
@@ -175,6 +190,30 @@ def test_a_difference_without_a_usual_cause_is_reported_with_the_page() -> None:
         against_owner(Owner(other), ours, NO_ERROR)
 
 
+def test_a_model_with_other_weights_is_reported() -> None:
+    ours, other = checkpoint(), checkpoint()
+    other.embedding.weight.data.copy_(other.embedding.weight.data.roll(1, 0))
+    with pytest.raises(Disagreement, match=r"none of its parameters is embedding\.weight"):
+        against_owner(Owner(other), ours, NO_ERROR)
+
+
+def test_what_follows_the_last_block_is_reported() -> None:
+    ours = checkpoint()
+
+    class Normed(Owner):
+        def forward(self, ids: Tensor) -> Tensor:
+            return 2 * super().forward(ids)
+
+    with pytest.raises(Disagreement, match=r"^token vectors .* something follows its last block"):
+        against_owner(Normed(ours), ours, NO_ERROR)
+
+
+def test_a_model_that_draws_in_evaluation_is_reported() -> None:
+    ours = checkpoint()
+    with pytest.raises(Disagreement, match=r"^your model differs from itself .*dropout"):
+        against_owner(Owner(ours, noise=0.5), ours, NO_ERROR)
+
+
 def test_a_model_of_two_mistakes_is_told_how_far_one_correction_reaches() -> None:
     ours, other = checkpoint(), checkpoint()
     other.get_parameter("blocks.1.feed_forward.up.bias").data.add_(1)
@@ -187,7 +226,11 @@ def test_a_model_of_two_mistakes_is_told_how_far_one_correction_reaches() -> Non
     [
         (lambda _: torch.zeros(3, 5), r"returns \[3, 5\] for ids .*; it must return token vectors"),
         (lambda ids: ids.tolist(), "returns list for ids"),
-        (lambda ids: torch.zeros(len(ids)) + torch.zeros(6), "fails for 3 texts of 1 .*must match"),
+        (
+            lambda ids: torch.zeros(len(ids)) + torch.zeros(6),
+            r"fails if it is called with ids \[3, 1\] alone: .*must match.*\(test_.*, line .*see",
+        ),
+        (lambda ids: torch.full((*ids.shape, 36), math.nan), "returns NaN or infinity"),
     ],
 )
 def test_a_model_that_gives_no_token_vectors_is_refused(result: Any, message: str) -> None:
@@ -226,6 +269,20 @@ def stored() -> Encoder:
     return sharpened(small()).half().float()
 
 
+def no_file() -> nn.Module:
+    model: nn.Module = torch.load("no_such.pt")
+    return model
+
+
+def stops() -> nn.Module:
+    raise SystemExit(0)
+
+
+def doubles() -> nn.Module:
+    torch.set_default_dtype(torch.float64)
+    return trained()
+
+
 def wrong() -> nn.Module:
     return Owner(stored(), every_layer=True)
 
@@ -250,6 +307,9 @@ def test_the_command_compares_before_a_bundle_is_written(
         ("no_function", "give MODULE:FUNCTION"),
         ("no.such.module:trained", "No module named"),
         (f"{__name__}:no_such", "no_such"),
+        (f"{__name__}:no_file", "fails: FileNotFoundError: "),
+        (f"{__name__}:stops", "fails: SystemExit: 0 (test_owner_comparison.py, line "),
+        (f"{__name__}:doubles", "default type and device at torch.float64 and cpu; set them back"),
         (f"{__name__}:small", "returned EncoderConfig; it must return an nn.Module"),
     ],
 )
@@ -258,3 +318,4 @@ def test_a_name_without_a_model_is_refused(
 ) -> None:
     assert main([str(tmp_path), "--out", str(tmp_path / "x"), "--check-against", name]) == 2
     assert message in capsys.readouterr().err
+    assert torch.get_default_dtype() == torch.float32

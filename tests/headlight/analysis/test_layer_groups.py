@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
-from headlight.analysis.head_analysis import Analysis
+from headlight.analysis.head_analysis import Analysis, Importance
 from headlight.analysis.head_kinds import Head, Kind
 from headlight.analysis.layer_groups import by_layer
 from headlight.cli.attention.heads_command import layers_text
@@ -61,3 +62,12 @@ def test_the_command_counts_the_kinds_that_occur() -> None:
         "middle 2           2         1      1    0.20    2.0",
         "deep   3           2         1      1    0.30    3.0",
     ]
+
+
+def test_the_command_shows_how_far_vectors_move_without_a_head_of_each_group() -> None:
+    moved = np.array([[0.1, 0.2], [0.3, 0.4], [0.5, 0.5], [0.0, 3.0]], np.float32)
+    importance = Importance(moved, moved, np.zeros((2, 4), np.float32), REF)
+    analysis = Analysis(tuple(heads(4, "previous", "other")), (9, 9), REF, importance)
+    title, *rows = layers_text(analysis).splitlines()[1:]
+    assert title.endswith("   dist  moved")
+    assert [row.split()[-1] for row in rows] == ["0.250", "0.500", "1.500"]

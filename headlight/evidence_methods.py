@@ -10,6 +10,9 @@ EvidenceMethod = Literal[
     "span", "contributions", "occlusion", "late_interaction", "attention", "terms"
 ]
 
+# Options of `EvidenceSpec` that some methods do not take.
+METHOD_OPTIONS = ("distinct", "per_token", "query_units", "max_encodings")
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MethodTraits:
@@ -23,6 +26,8 @@ class MethodTraits:
         units: whether the passage has units with weights.
         query: whether units of the query can have weights as well.
         distinct: whether what the passages of a call share can be weighed down; see `EvidenceSpec`.
+        encodes: whether it encodes the passage again for each unit, so that their number can be
+            limited.
         rest: whether the passage's other tokens have weights, so that all sum to the score.
         token_rows: whether it reads the passage's token vectors as pooling reads them.
         instead: the method to use of a model without a vector of a text, by the output that gives
@@ -36,14 +41,15 @@ class MethodTraits:
     units: bool = True
     query: bool = True
     distinct: bool = False
+    encodes: bool = False
     rest: bool = False
     token_rows: bool = False
     instead: Mapping[str, EvidenceMethod] = dataclasses.field(default_factory=dict)
 
     def takes(self, option: str) -> bool:
         """Return whether it takes an option of `EvidenceSpec`, by its name."""
-        options = {"per_token": self.sums, "query_units": self.query, "distinct": self.distinct}
-        return options[option]
+        traits = (self.distinct, self.sums, self.query, self.encodes)
+        return dict(zip(METHOD_OPTIONS, traits, strict=True))[option]
 
 
 # Of models that are compared by sparse vectors, and by many vectors of each text.
@@ -73,6 +79,7 @@ METHODS: Mapping[EvidenceMethod, MethodTraits] = {
         title="occlusion",
         meaning="how far the score falls without it",
         of_pairs="how far the score falls without it",
+        encodes=True,
     ),
     "late_interaction": MethodTraits(
         title="late interaction",

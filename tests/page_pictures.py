@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from pathlib import Path
+from urllib.parse import urlencode
 
 from headlight.cli.commands import main
 from tests.system.browser import Browser
 from tests.system.conftest import bundle_of
-from tests.system.live import ANSWERED, send
+from tests.system.live import ANSWERED, show_task
 from tests.system.pages import MIDDLE
 from tests.system.processes import ROOT, Service
 
@@ -53,15 +54,15 @@ def draw_all() -> None:
             draw(browser, "explain-file.png", 2, 700)
             browser.open(f"http://{service.rest}/")
             browser.wait(ANSWERED)  # the example's
-            browser.click("#tasks label:nth-of-type(3)")
+            show_task(browser, "compare")
             browser.fill("#query", QUERY)
             browser.fill("#passages", passages())
             browser.click("#send")
             browser.wait(ANSWERED)
             draw(browser, "explain-tab.png", 3, 1000)
             browser.screen(1280, 1010)
-            browser.open(f"http://{service.rest}/", BRACKET)
-            send(browser, MIDDLE)
+            browser.open(f"http://{service.rest}/", f"{BRACKET}&{urlencode({'text': MIDDLE})}")
+            browser.wait(f"document.querySelector('#views').checkVisibility() && {ANSWERED}")
             (ROOT / "docs/page.png").write_bytes(browser.picture())
 
 

@@ -135,7 +135,7 @@ def _check_options(field: str, spec: EvidenceSpec) -> None:
             )
     if spec.max_encodings is None:
         return
-    if spec.method != "occlusion" or spec.unit not in ("word", "token"):
+    if not METHODS[spec.method].takes("max_encodings") or spec.unit not in ("word", "token"):
         raise InvalidInput(f"{field}.max_encodings", Reason.ONLY_OF_OCCLUSION)
     if spec.max_encodings in (0, 1):
         raise InvalidInput(f"{field}.max_encodings", Reason.FEW_ENCODINGS, value=spec.max_encodings)

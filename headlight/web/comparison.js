@@ -9,7 +9,8 @@ const METHODS = {
   },
   contributions: {
     name: "Contributions",
-    said: "Weight: the part of the score that comes from this unit. With the other tokens, all sum to the score.",
+    said: "Weight: the part of the score that comes from this unit.",
+    sums: " With the other tokens, all sum to the score.",
   },
   late_interaction: {
     name: "Late interaction",
@@ -30,6 +31,11 @@ const METHODS = {
     said: "Weight: that of a term of the vocabulary in the query times that in the passage. All of them sum to the dot product of the sparse vectors.",
   },
 };
+// What an option of evidence does to the weights.
+const OPTION_NOTES = {
+  per_token: "Each is divided by the number of the unit’s tokens.",
+  distinct: "What the passages share is weighed down.",
+};
 const MOST_TERMS = 10;
 const MOST_OTHERS = 6; // tokens of a pair that are of neither text; a chat template has a hundred
 const CONTROL = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/u; // the latter reorder what follows
@@ -41,7 +47,8 @@ const spaced = (number) => number.toFixed(3).replace("-", "−");
 const pointsOf = (text) => Array.from(text, (char) => (CONTROL.test(char) && char !== "\n" && char !== "\t" ? "�" : char));
 
 /**
- * Shows a comparison, {similarity, best, query: {text, tokens}, passages: [{name, text, score, maxSim, tokens, evidence}]}.
+ * Shows a comparison, {similarity, best, options, query: {text, tokens}, passages: [{name, text, score, maxSim, tokens, evidence}]}.
+ * `options` has, if it is there, those that each method was asked with.
  * Evidence is {method, units, weights, terms, matched, cosines, query, special}; `terms` is null, or a list of
  * [piece, product, weight in the query, weight in the passage], the largest first, without units. `tokens` and `units` are [start, end] in code points;
  * `matched` has, for each token of the query, the number of the passage's token with the largest cosine. Of a pair, `query` has
@@ -127,7 +134,9 @@ function drawPassages() {
   comparing.passages = data.passages.map((passage, at) => passageOf(passage, at, top));
   byId("compared-passages").replaceChildren(...comparing.passages.map(({ item }) => item));
   const contrasted = comparing.against === null || !contrasts() ? "" : ` Of the query: its effect with this passage, less that with passage ${comparing.against + 1}: the part of the difference of both scores.`;
-  byId("method-said").textContent = ((ofPairs() && METHODS[method].ofPairs) || METHODS[method].said) + contrasted;
+  const notes = (data.options?.[method] ?? []).filter((option) => option in OPTION_NOTES).map((option) => ` ${OPTION_NOTES[option]}`);
+  const noted = notes.join("") || (METHODS[method].sums ?? "");
+  byId("method-said").textContent = ((ofPairs() && METHODS[method].ofPairs) || METHODS[method].said) + noted + contrasted;
   showContrasts();
   byId("weight-top").textContent = spaced(top);
   document.querySelector(".scale").hidden = byTerms();

@@ -96,10 +96,14 @@ new ResizeObserver(() => requestAnimationFrame(draw)).observe(document.documentE
 addEventListener("keydown", (event) => {
   if (event.key === "Escape") choose({ focus: null });
 });
-addEventListener("hashchange", () => {
-  if (location.hash === written || !data) return;
+/** Follows an address that was changed while the page is open. */
+let followAddress = () => {
+  if (!data) return;
   state.focus = null;
   readAddress();
   draw();
+};
+addEventListener("hashchange", () => {
+  if (location.hash !== written) followAddress();
 });
 darkScreen.addEventListener("change", draw);

@@ -5,18 +5,30 @@ from __future__ import annotations
 import dataclasses
 import string
 
+from headlight.evidence_methods import METHOD_OPTIONS, METHODS
 from headlight.web.assets import VIEW_SCRIPTS, asset, digest, script_of
 from headlight.web.comparison_page import COMPARISON_SCRIPTS
+from headlight.web.page import block
 
 LIVE_SCRIPTS = (
     "live/service.js",
     "live/tensors.js",
     "live/tokens.js",
+    "live/models.js",
     "live/card.js",
+    "live/tasks.js",
     "live/attention.js",
     "live/similarity.js",
     "live/compare.js",
+    "live/embed.js",
+    "live/rerank.js",
+    "live/classify.js",
+    "live/terms.js",
     "live/requests.js",
+    "live/form.js",
+    "live/link.js",
+    "live/picture.js",
+    "live/keys.js",
     "live/start.js",
 )
 # Those of the views come with elements.js.
@@ -37,6 +49,17 @@ class LivePage:
     policy: str
 
 
+def evidence_table() -> dict[str, object]:
+    """Return the methods of evidence as the script reads them: their traits, and their options."""
+    return {
+        name: {
+            **dataclasses.asdict(traits),
+            "takes": [option for option in METHOD_OPTIONS if traits.takes(option)],
+        }
+        for name, traits in METHODS.items()
+    }
+
+
 def live_page(grpc_port: int) -> LivePage:
     """Return the page.
 
@@ -50,6 +73,7 @@ def live_page(grpc_port: int) -> LivePage:
         style=style,
         views=asset("views.html"),
         comparison=asset("comparison_view.html"),
+        evidence=block(evidence_table()),
         script=script,
     )
     policy = (

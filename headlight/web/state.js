@@ -53,17 +53,24 @@ function readAddress() {
   if (token && Number(token[2]) < COUNT) state.focus = { side: token[1] === "q" ? "query" : "key", token: Number(token[2]) };
 }
 
+/** Returns what the address has of the view of attention. */
+function viewAddress() {
+  const lines = { most: state.most, least: state.least, ...(state.focus ? { token: `${state.focus.side[0]}${state.focus.token}` } : {}) };
+  return {
+    view: state.view, layer: data.layers[state.layer], head: state.heads.join(),
+    ...(state.view === "head" ? lines : {}),
+    ...(state.hideSpecial ? { special: "hide" } : {}),
+  };
+}
+
+const themeAddress = () => (state.theme === "system" ? {} : { theme: state.theme });
+
+/** Returns what the address has; the page of the service has a form, too. */
+let formAddress = () => ({ ...viewAddress(), ...themeAddress() });
+
 /** Writes the address, without a new entry in the history. */
 function writeAddress() {
-  const said = new URLSearchParams({ view: state.view, layer: data.layers[state.layer], head: state.heads.join() });
-  if (state.view === "head") {
-    said.set("most", state.most);
-    said.set("least", state.least);
-    if (state.focus) said.set("token", `${state.focus.side[0]}${state.focus.token}`);
-  }
-  if (state.hideSpecial) said.set("special", "hide");
-  if (state.theme !== "system") said.set("theme", state.theme);
-  written = `#${said}`.replaceAll("%2C", ",");
+  written = `#${new URLSearchParams(formAddress())}`.replaceAll("%2C", ",");
   try {
     history.replaceState(null, "", written);
   } catch {

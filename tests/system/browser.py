@@ -193,8 +193,8 @@ class Browser:
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
         self.settle()
 
-    def press(self, key: str) -> None:
-        """Press a key, by its name: "Tab", "ArrowDown", "Enter", "Escape"."""
+    def press(self, key: str, *, control: bool = False) -> None:
+        """Press a key, by its name: "Tab", "ArrowDown", "Enter", "Escape", "?"."""
         code = {
             "Tab": 9,
             "Enter": 13,
@@ -202,8 +202,9 @@ class Browser:
             "ArrowLeft": 37,
             "ArrowRight": 39,
             "ArrowDown": 40,
+            "?": 191,
         }[key]
-        text = {"text": "\r"} if key == "Enter" else {}
+        text = {"text": {"Enter": "\r"}.get(key, key)} if key in ("Enter", "?") else {}
         for kind in ("keyDown", "keyUp"):
             self.call(
                 "Input.dispatchKeyEvent",
@@ -211,6 +212,7 @@ class Browser:
                 key=key,
                 code=key,
                 windowsVirtualKeyCode=code,
+                modifiers=2 if control else 0,
                 **text,
             )
         self.settle()

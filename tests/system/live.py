@@ -39,6 +39,21 @@ def visit(browser: Browser, rest: str, *, refused: bool = False) -> Iterator[Bro
     browser.requests.clear()
 
 
+def show_task(browser: Browser, name: str) -> None:
+    """Choose a task by its tab, once the page knows the models."""
+    browser.wait(f"document.querySelector('#tasks input[value={name}]')")
+    browser.click(f"#tasks input[value={name}]")
+
+
+def tasks(browser: Browser) -> list[str]:
+    """Return the tasks that the page offers."""
+    browser.wait("document.querySelector('#tasks input')")
+    names: list[str] = browser.evaluate(
+        "[...document.querySelectorAll('#tasks input')].map((each) => each.value)"
+    )
+    return names
+
+
 def send(browser: Browser, text: str, field: str = "#text") -> None:
     """Type a text, send it with a click, and wait for the answer."""
     browser.fill(field, text)

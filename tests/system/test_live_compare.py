@@ -16,7 +16,7 @@ from headlight.comparison import EvidenceSpec
 from tests import scorers
 from tests.system.browser import Browser
 from tests.system.conftest import bundle_of
-from tests.system.live import ANSWERED, choose, visit
+from tests.system.live import ANSWERED, choose, show_task, tasks, visit
 from tests.system.processes import Service
 
 QUERY = "read a json file"
@@ -31,7 +31,7 @@ PASSAGES = (
 @pytest.fixture
 def page(chromium: Browser, rope: Service) -> Iterator[Browser]:
     with visit(chromium, rope.rest) as browser:
-        browser.click("#tasks label:nth-of-type(3)")
+        show_task(browser, "compare")
         yield browser
 
 
@@ -75,7 +75,7 @@ def test_it_shows_what_grpc_returns(page: Browser, rope: Service) -> None:
 def test_units_and_occlusion_are_asked_for(page: Browser, rope: Service) -> None:
     compare(page)
     choose(page, "#evidence-unit", "UNIT_SENTENCE")
-    page.click("#occlusion")
+    page.click("#evidence input[value=occlusion]")
     page.wait(ANSWERED)
     names = ["Span", "Occlusion", "Late interaction", "Attention"]
     assert texts(page, "#methods label") == names
@@ -88,6 +88,53 @@ def test_units_and_occlusion_are_asked_for(page: Browser, rope: Service) -> None
         table = f".passage:nth-child({at}) .numbers .wide-table:first-child td.number:last-child"
         weights = sorted(passage.evidence[0].weights, reverse=True)
         assert texts(page, table) == [f"{weight:.3f}".replace("-", "−") for weight in weights]
+
+
+def is_offered(page: Browser, option: str) -> bool:
+    visible: bool = page.evaluate(f"document.querySelector('#{option}').checkVisibility()")
+    return visible
+
+
+def test_options_go_to_the_methods_that_take_them(page: Browser, rope: Service) -> None:
+    for name in ("late_interaction", "attention"):  # span alone is left
+        page.click(f"#evidence input[value={name}]")
+    assert not any(is_offered(page, each) for each in ("distinct", "per_token", "max_encodings"))
+    for name in ("contributions", "occlusion"):
+        page.click(f"#evidence input[value={name}]")
+    for option in ("distinct", "per_token", "query_units"):
+        assert is_offered(page, option)
+        page.click(f"#{option}")
+    choose(page, "#max_encodings", "8")
+    compare(page)
+    shared: dict[str, Any] = {"unit": "word", "query_units": True}
+    evidence = [
+        EvidenceSpec(method="span", **shared),
+        EvidenceSpec(method="contributions", distinct=True, per_token=True, **shared),
+        EvidenceSpec(method="occlusion", per_token=True, max_encodings=8, **shared),
+    ]
+    with Client(rope.target) as client:
+        expected = client.compare(QUERY, PASSAGES, evidence=evidence, sort=True)
+    assert texts(page, "#methods label") == ["Span", "Contributions", "Occlusion"]
+    page.click("#numbers")
+    for place, spec in enumerate(evidence):
+        page.click(f"#methods label:nth-of-type({place + 1})")
+        for at, passage in enumerate(expected, 1):
+            tables = f".passage:nth-child({at}) .numbers .wide-table"
+            found = passage.evidence_by(spec.method)
+            assert found.query is not None
+            of_query, of_passage = (f"{tables}:nth-child({n}) td.number:last-child" for n in (1, 2))
+            assert texts(page, of_query) == weights_of(found.query.weights)
+            assert texts(page, of_passage) == weights_of(found.weights)
+        assert ("weighed down" in page.text("#method-said")) == (spec.method == "contributions")
+    choose(page, "#evidence-unit", "UNIT_SENTENCE")
+    assert not is_offered(page, "max_encodings")
+    link, shown = page.evaluate("location.hash"), texts(page, "#compared-passages td")
+    page.open(f"http://{rope.rest}/", link)  # shows the same method, options and numbers
+    page.wait(f"document.querySelector('#comparison').checkVisibility() && {ANSWERED}")
+    assert (page.evaluate("location.hash"), texts(page, "#compared-passages td")) == (link, shown)
+    page.click("#request-part summary")
+    page.click("#languages label:nth-of-type(2)")
+    subprocess.run([sys.executable, "-c", page.text("#request")], timeout=60, check=True)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +155,7 @@ def test_a_refusal_is_shown_as_text_and_the_next_answer_clears_it(
     chromium: Browser, rope: Service
 ) -> None:
     with visit(chromium, rope.rest, refused=True) as page:
-        page.click("#tasks label:nth-of-type(3)")
+        show_task(page, "compare")
         compare(page, passages=("a", "word " * 3000))
         assert page.text("#problem").startswith(
             "The service refused this. It says: passages[1].text: has 3002 tokens"
@@ -118,15 +165,15 @@ def test_a_refusal_is_shown_as_text_and_the_next_answer_clears_it(
 
 
 def test_the_attention_tab_comes_back_as_it_was(page: Browser) -> None:
-    page.click("#tasks label:nth-of-type(1)")
+    show_task(page, "attention")
     page.fill("#text", "read a file")
     page.click("#send")
     page.wait(ANSWERED)
     before = page.text("#detail h2")
-    page.click("#tasks label:nth-of-type(3)")
+    show_task(page, "compare")
     compare(page)
     assert not page.evaluate("document.querySelector('#views').checkVisibility()")
-    page.click("#tasks label:nth-of-type(1)")
+    show_task(page, "attention")
     assert page.text("#detail h2") == before
     assert not page.evaluate("document.querySelector('#comparison').checkVisibility()")
 
@@ -166,8 +213,8 @@ def test_a_service_without_attention_compares_all_the_same(chromium: Browser) ->
         Service(bundle_of("docs-rope"), "--attention", "off") as service,
         visit(chromium, service.rest) as page,
     ):
-        page.wait("document.querySelector('#card-part').checkVisibility()")
-        assert not page.evaluate("document.querySelector('#tasks label').checkVisibility()")
+        assert "attention" not in tasks(page)
+        show_task(page, "compare")
         compare(page)
         assert texts(page, "#methods label") == ["Span", "Late interaction"]
         assert len(texts(page, ".passage")) == len(PASSAGES)
@@ -181,11 +228,8 @@ def test_a_model_that_reranks_shows_the_query_with_each_passage(
     # The page's first text has more tokens than this model takes.
     with visit(chromium, reranker.rest, refused=True) as page:
         page.screen(width, 900)
-        page.wait("document.querySelector('#card-part').checkVisibility()")
-        assert not page.evaluate(
-            "document.querySelector('#tasks label:nth-of-type(2)').checkVisibility()"
-        )
-        page.click("#tasks label:nth-of-type(3)")
+        assert tasks(page) == ["attention", "compare", "rerank"]
+        show_task(page, "compare")
         compare(page, query, passages)
         evidence = [EvidenceSpec(method=each, unit="word") for each in ("occlusion", "attention")]
         with Client(reranker.target) as client:
@@ -226,8 +270,7 @@ def test_a_sparse_model_lists_the_terms_that_query_and_passage_share(
         Service(scorers.bundle(tmp_path_factory, "sparse")) as service,
         visit(chromium, service.rest, refused=True) as page,
     ):
-        page.wait("document.querySelector('#card-part').checkVisibility()")
-        page.click("#tasks label:nth-of-type(3)")
+        show_task(page, "compare")
         compare(page, query, passages)
         with Client(service.target) as client:
             expected = client.compare(query, passages, evidence="terms", sort=True)
@@ -252,8 +295,7 @@ def test_a_model_of_many_vectors_has_shares_that_sum_to_the_score(
         Service(scorers.bundle(tmp_path_factory, "multi_vector")) as service,
         visit(chromium, service.rest, refused=True) as page,
     ):
-        page.wait("document.querySelector('#card-part').checkVisibility()")
-        page.click("#tasks label:nth-of-type(3)")
+        show_task(page, "compare")
         compare(page, query, passages)
         with Client(service.target) as client:
             expected = client.compare(query, passages, evidence="late_interaction", sort=True)

@@ -11,13 +11,16 @@ import pytest
 
 from headlight import Attention, AttentionSpec, Client
 from headlight.web.page import opening
+from tests import scorers
 from tests.conftest import MakeBundle
 from tests.shipped import HEADS, LAYERS
 from tests.system.browser import Browser
-from tests.system.live import ANSWERED, choose, send, visit
+from tests.system.conftest import bundle_of
+from tests.system.live import ANSWERED, choose, send, show_task, tasks, visit
 from tests.system.pages import LONG, MIDDLE, SHORT, as_shown, head_title, ink, shown_weights
 from tests.system.processes import Service
 
+ALL_TASKS = ["attention", "similarity", "compare", "embed", "rerank", "classify", "terms"]
 TEXTS = ("read a file", "open a path and read it", "sort a list of numbers")
 
 
@@ -25,6 +28,82 @@ TEXTS = ("read a file", "open a path and read it", "sort a list of numbers")
 def page(chromium: Browser, rope: Service) -> Iterator[Browser]:
     with visit(chromium, rope.rest) as browser:
         yield browser
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Models that do all tasks of the page."""
+    scoring = [
+        scorers.bundle(tmp_path_factory, each) for each in ("reranker", "classifier", "sparse")
+    ]
+    with Service([bundle_of("docs-rope"), *scoring]) as service:
+        yield service
+
+
+def texts(page: Browser, selector: str) -> list[str]:
+    """Return the texts of all elements of a selector."""
+    found: list[str] = page.evaluate(
+        f"[...document.querySelectorAll({json.dumps(selector)})].map((each) => each.textContent)"
+    )
+    return found
+
+
+def shown(number: float) -> str:
+    """Return a number as the page writes it."""
+    return f"{number:.3f}".replace("-", "−")
+
+
+def test_each_task_has_the_models_that_do_it_and_shows_what_grpc_returns(
+    chromium: Browser, several: Service
+) -> None:
+    query, lines = "read it", ("parse a date", "open a file", "x")
+    # The page's first text is too long for some of these models.
+    with visit(chromium, several.rest, refused=True) as page:
+        assert tasks(page) == ALL_TASKS
+        for name, model in (
+            ("rerank", "reranker"),
+            ("classify", "classifier"),
+            ("terms", "sparse"),
+        ):
+            show_task(page, name)
+            assert texts(page, "#model option") == [model]
+            if name == "rerank":
+                page.fill("#query", query)
+            send(page, "\n".join(lines), "#passages" if name == "rerank" else "#texts")
+            with Client(several.target, model=model) as client:
+                if name == "rerank":
+                    ranked = client.rerank(query, lines)
+                    rows = [
+                        [shown(each.logit), f"line {each.index + 1}", lines[each.index]]
+                        for each in ranked
+                    ]
+                    cells = texts(page, ".ranking tbody td")
+                    assert [cells[at + 2 : at + 5] for at in range(0, len(cells), 5)] == rows
+                elif name == "classify":
+                    labels = [each for found in client.classify(lines) for each in found]
+                    assert texts(page, ".answer .label") == [each.label for each in labels]
+                    assert texts(page, ".answer .weight") == [shown(each.score) for each in labels]
+                else:
+                    vectors = client.encode_sparse(lines, top_k=12)
+                    weights = [sorted(each.values, reverse=True) for each in vectors]
+                    assert texts(page, ".answer .weight") == [
+                        shown(weight) for each in weights for weight in each
+                    ]
+        show_task(page, "embed")
+        choose(page, "#model", "docs-rope")
+        send(page, "\n".join(lines), "#texts")
+        with Client(several.target, model="docs-rope") as client:
+            vectors_of_texts = client.encode(lines)
+        written = [json.loads(line) for line in texts(page, "#result pre")[0].splitlines()]
+        np.testing.assert_allclose(written, vectors_of_texts, atol=1e-6)
+        assert page.evaluate("document.querySelectorAll('.strip-of-numbers').length") == len(lines)
+        show_task(page, "rerank")  # each task keeps its model and its answer
+        assert texts(page, ".ranking tbody td:last-child") == [lines[each.index] for each in ranked]
+
+
+def test_a_service_of_one_model_offers_its_tasks_and_no_choice_of_models(page: Browser) -> None:
+    assert tasks(page) == ["attention", "similarity", "compare", "embed"]
+    assert not page.evaluate("document.querySelector('#model-label').checkVisibility()")
 
 
 def test_a_typed_text_is_shown_with_the_weights_that_grpc_returns(
@@ -75,9 +154,11 @@ def test_a_small_matrix_leaves_no_gap_below_it_on_a_phone(page: Browser) -> None
 
 
 def test_the_keyboard_alone_types_sends_and_chooses_a_head(page: Browser) -> None:
+    page.wait("document.querySelector('#tasks input')")
+    page.press("Tab")  # the keys
     page.press("Tab")  # the token
     page.press("Tab")  # the theme
-    page.press("Tab")  # attention or similarity
+    page.press("Tab")  # the task
     page.press("Tab")
     page.call("Input.insertText", text=MIDDLE)
     page.press("Tab")
@@ -153,7 +234,7 @@ def test_words_have_the_characters_of_their_tokens(page: Browser) -> None:
 
 def test_both_texts_of_a_pair_are_shown(chromium: Browser, make_bundle: MakeBundle) -> None:
     with Service(make_bundle("learned")) as service, visit(chromium, service.rest) as page:
-        page.wait("document.querySelector('#pair-label').checkVisibility()")
+        page.wait("document.querySelector('#pair-option').checkVisibility()")
         page.click("#pair")
         page.fill("#second", "def b")
         send(page, "return a")
@@ -216,7 +297,7 @@ def test_a_text_of_500_tokens_comes_layer_by_layer_and_leaves_the_tab_responsive
 
 
 def test_vectors_of_several_texts_are_compared(page: Browser, rope: Service) -> None:
-    page.click("#tasks label:nth-of-type(2)")
+    show_task(page, "similarity")
     send(page, "\n".join((*TEXTS, "")), "#texts")
     with Client(rope.target) as client:
         vectors = client.encode(TEXTS, normalize=True)
@@ -224,8 +305,8 @@ def test_vectors_of_several_texts_are_compared(page: Browser, rope: Service) -> 
         "[...document.querySelectorAll('#cosines td')].map((each) => Number(each.textContent))"
     )
     np.testing.assert_allclose(np.reshape(cells, (3, 3)), vectors @ vectors.T, atol=6e-4)
-    page.click("#tasks label:nth-of-type(1)")
-    assert not page.evaluate("document.querySelector('#similarity').checkVisibility()")
+    show_task(page, "attention")
+    assert not page.evaluate("document.querySelector('#result').checkVisibility()")
 
 
 def test_the_card_shows_the_measured_distance_from_pytorch(page: Browser, rope: Service) -> None:
@@ -249,13 +330,46 @@ def test_the_card_shows_the_measured_distance_from_pytorch(page: Browser, rope: 
     assert model.bundle_sha256 in page.text("#card")
 
 
-def test_the_address_never_holds_the_text(page: Browser) -> None:
+def test_a_link_shows_the_same_view_again(page: Browser, rope: Service) -> None:
     send(page, MIDDLE)
+    choose(page, "#unit", "word")
     page.click("#heads label:nth-child(3)")
     page.click("#query-3")
-    address = json.dumps(page.evaluate("location.href"))
-    assert "head=2" in address
-    assert "json" not in address
+    before, link = shown_weights(page, "keys"), page.evaluate("location.hash")
+    page.open(f"http://{rope.rest}/", link)
+    page.wait(f"document.querySelector('#views').checkVisibility() && {ANSWERED}")
+    assert page.evaluate("document.querySelector('#text').value") == MIDDLE
+    assert page.text("#detail h2").startswith("Query 3")
+    assert (shown_weights(page, "keys"), page.evaluate("location.hash")) == (before, link)
+    # A link that is followed on the open page; texts beyond the bound are not in the address.
+    page.evaluate("location.hash = '#task=similarity&texts=read%0Awrite%0Aread'")
+    page.wait(f"document.querySelectorAll('#cosines td').length === 9 && {ANSWERED}")
+    send(page, "\n".join(("read " * 20,) * 21), "#texts")
+    assert page.evaluate("location.hash") == "#task=similarity"
+    assert page.evaluate("document.querySelector('#too-long').checkVisibility()")
+
+
+def test_keys_list_themselves_send_the_form_and_move_between_cells(page: Browser) -> None:
+    show_task(page, "similarity")
+    send(page, "\n".join(TEXTS), "#texts")
+    page.evaluate("document.querySelector('#cosines td').focus()")
+    for key in ("ArrowRight", "ArrowDown", "ArrowRight"):
+        page.press(key)
+    assert page.evaluate("document.activeElement.ariaLabel").startswith("text 2 with text 3: ")
+    outline = "getComputedStyle(document.activeElement).outlineStyle"
+    assert page.evaluate(outline) == "solid"
+    is_open = "document.querySelector('#keys-list').open"
+    page.press("?")
+    assert page.evaluate(is_open)
+    page.press("Escape")
+    assert not page.evaluate(is_open)
+    page.evaluate("document.querySelector('#texts').value = 'one'; document.activeElement.blur()")
+    page.press("Enter", control=True)
+    page.wait(ANSWERED)
+    assert "give 2 to 24" in page.text("#problem")
+    page.evaluate("document.querySelector('#texts').focus()")
+    page.press("?")  # a letter of a text
+    assert not page.evaluate(is_open)
 
 
 def test_the_largest_weights_stay_if_a_layer_is_refused(page: Browser) -> None:

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from urllib.parse import urlencode
 
 import pytest
 from google.protobuf import json_format
@@ -15,7 +16,7 @@ from headlight import Client
 from headlight.pb import headlight_pb2 as pb
 from tests.system.browser import Browser
 from tests.system.conftest import bundle_of
-from tests.system.live import ANSWERED, choose, send, visit
+from tests.system.live import ANSWERED, choose, send, show_task, visit
 from tests.system.pages import LONG, MIDDLE, SHORT
 from tests.system.processes import ROOT, Service
 
@@ -71,9 +72,9 @@ def test_an_error_of_the_service_is_shown_in_plain_words(chromium: Browser, rope
         assert "2048" in page.text("#problem").replace(",", "")
         send(page, SHORT)
         assert not page.evaluate("document.querySelector('#problem').checkVisibility()")
-        page.click("#tasks label:nth-of-type(2)")
+        show_task(page, "similarity")
         send(page, "one text", "#texts")
-        assert "a comparison takes 2 to 24" in page.text("#problem")
+        assert "give 2 to 24" in page.text("#problem")
 
 
 def test_a_service_that_has_ended_is_named(chromium: Browser) -> None:
@@ -110,10 +111,38 @@ def test_hostile_texts_are_shown_as_text(page: Browser) -> None:
     send(page, HOSTILE)
     for part in ("tokens", "request", "card"):
         page.click(f"#{part}-part summary")
-    page.click("#tasks label:nth-of-type(2)")
+    show_task(page, "similarity")
     send(page, f"{HOSTILE}\nread a file", "#texts")
     assert page.evaluate("document.querySelectorAll('img').length") == 0
     assert page.evaluate("document.title") == "docs-rope · Headlight"
+
+
+def test_a_link_of_a_stranger_fills_the_form_and_is_sent_once(
+    chromium: Browser, rope: Service
+) -> None:
+    attack = "<img src=x onerror=\"document.title='owned'\">"
+    parts = {"task": "compare", "query": attack, "passages": f"{attack}\nread a file"}
+    parts |= {"evidence": f"span,{attack}", "by": attack, "theme": attack, "truncation": attack}
+    parts |= {"token": attack, "max_encodings": "999999", "model": "docs-rope", "form": attack}
+    with visit(chromium, rope.rest) as page:
+        page.wait(f"document.querySelector('#views').checkVisibility() && {ANSWERED}")
+        page.requests.clear()
+        page.open(f"http://{rope.rest}/", f"#{urlencode(parts)}")
+        page.wait(f"document.querySelector('#comparison').checkVisibility() && {ANSWERED}")
+        asked = [url.rpartition("/v1/")[2] for url in page.requests if "/v1/" in url]
+        assert asked == ["model", "models", "compare"]
+        assert page.evaluate("document.querySelectorAll('img').length") == 0
+        assert page.evaluate("document.title") == "docs-rope · Headlight"
+        assert page.text(".passage:nth-child(1) .passage-text") == attack
+        assert page.evaluate("document.documentElement.dataset.theme") == "system"
+        assert page.evaluate("document.querySelector('#token').value") == ""
+        for fragment in (f"texts={'a%0A' * 1001}", f"texts=a%0Ab&by={'a' * 20_000}"):
+            page.open(f"http://{rope.rest}/", f"#task=similarity&{fragment}")
+            page.wait(f"document.querySelector('#card-part').checkVisibility() && {ANSWERED}")
+            assert page.evaluate("document.querySelector('#texts').value") == ""
+        page.open(f"http://{rope.rest}/", "#task=embed&texts=a&model=other")
+        page.wait("document.querySelector('#problem').textContent")
+        assert "model other, which is not served" in page.text("#problem")
 
 
 @pytest.mark.parametrize("width", [360, 1280])
@@ -124,7 +153,7 @@ def test_no_element_overflows_the_window(width: int, page: Browser) -> None:
         page.click(f"#{part}-part summary")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.click("#token-button")
-    page.click("#tasks label:nth-of-type(2)")
+    show_task(page, "similarity")
     send(page, "\n".join(f"{at} {MIDDLE}" for at in range(24)), "#texts")
     assert page.evaluate("document.querySelectorAll('#cosines td').length") == 576
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -11,11 +11,38 @@ const FORMS = {
   max: { reduce: ["REDUCTION_HEAD_MAX"] },
   rollout: { reduce: ["REDUCTION_ROLLOUT"] },
 };
-const source = { asked: null, count: 0, overview: [], parts: [], waiting: new Set(), failed: null, controller: new AbortController() };
+const source = { asked: null, fromLink: false, count: 0, overview: [], parts: [], waiting: new Set(), failed: null, controller: new AbortController() };
+
+
+TASKS.attention = {
+  title: "Attention",
+  send: "Show attention",
+  does: (info) => gives(info, "attention"),
+  fields: () => (byId("pair").checked ? ["text", "second"] : ["text"]),
+  options: ["pair", "truncation", "form", "unit"],
+  path: "v1/encode",
+  method: "Encode",
+  section: "views",
+  request: (asked) => attentionRequest(asked, {}),
+  python: attentionPython,
+  run: showAttention,
+  show: () => draw(),
+  pictured: () => byId(`${state.view}-view`),
+  caption: () => ({
+    head: () => titled(state.layer, headsNamed(state.heads)),
+    model: mapsNamed,
+    matrix: () => `${titled(state.layer, meanNamed(state.heads))}, colours from 0 to ${shownWeight(painted.top)}`,
+  })[state.view](),
+  writeView: () => (data ? viewAddress() : {}),
+  readView() {
+    Object.assign(source, { fromLink: true });
+    Object.assign(chosen, { layer: null, heads: null });
+  },
+};
 
 /** Returns a request of these inputs, and of attention in a form. */
 const attentionRequest = (asked, attention) =>
-  ({ inputs: [asked.input], ...asked.longer, outputs: { token_info: {}, attention: { ...FORMS[asked.form], ...(asked.unit === "word" ? { unit: "UNIT_WORD" } : {}), ...attention } } });
+  ({ inputs: [inputOf(asked)], ...longer(asked), outputs: { token_info: {}, attention: { ...FORMS[asked.form], ...(asked.unit === "word" ? { unit: "UNIT_WORD" } : {}), ...attention } } });
 
 /** Returns extents by axis of an answer: {layer, head, query, key | top}; an axis that is gone has 1. */
 function extentsOf(answer) {
@@ -26,8 +53,7 @@ function extentsOf(answer) {
 
 /** Asks for the attention of a text or a pair, and shows it. */
 async function showAttention(asked) {
-  source.controller.abort();
-  source.controller = new AbortController();
+  if (state.focus) choose({ focus: null });
   const { signal } = source.controller;
   const plan = await encode({ ...attentionRequest(asked, {}), dry_run: true }, signal);
   const tokens = shownUnits(plan, asked);
@@ -66,17 +92,18 @@ function show(described, answer) {
     return part ? part.maps[head - part.begin]() : source.overview[place * described.heads + head]();
   };
   described.start = opening(described, whole);
-  const first = !data;
+  const { fromLink } = source;
+  source.fromLink = false;
   byId("views").hidden = false;
   hold(described, whole);
   openViews(() => {
-    if (first) readAddress();
+    if (fromLink) readAddress();
     if (data.layers.includes(chosen.layer)) state.layer = data.layers.indexOf(chosen.layer);
     const heads = (chosen.heads ?? []).filter((head) => head < HEADS);
     if (heads.length) [state.heads, state.several] = [heads, heads.length > 1];
   });
   showSums(described);
-  showTokens(answer.items[0], source.asked);
+  showTokens(answer.items[0], inputOf(source.asked));
 }
 
 /** Returns the head with the strongest link, by the same rule as page.py. */
@@ -155,6 +182,24 @@ async function fetchPart(place, head) {
 const tooLong = (bytes) =>
   `One head of ${source.count} tokens has ${(bytes / 1e6).toFixed(1)} MB; one answer has at most ${(answerLimit() / 1e6).toFixed(1)} MB. ` +
   "The largest weights of each row are shown. For all of them shorten the text, or use “headlight attend --html”.";
+
+/** Returns the Python of an attention request: `attend` for each head, `attention` with a spec for other forms. */
+function attentionPython(asked) {
+  const { text: first, second, pair, form, unit } = asked;
+  const text = pair ? `(${JSON.stringify(first)}, ${JSON.stringify(second)})` : JSON.stringify(first);
+  if (form === "heads" && unit === "token") {
+    return {
+      imports: ["from headlight import Client"],
+      lines: [`attention = client.attend(${text}${truncated(asked)})`, "print(attention.tokens.labels(attention.text))", `print(attention.head(${data.layers[state.layer]}, ${state.heads[0]}))  # rows are queries`],
+    };
+  }
+  const reduce = { mean: 'reduce="head_mean"', max: 'reduce="head_max"', rollout: 'reduce="rollout"' }[form];
+  const options = [reduce, unit === "word" && 'unit="word"'].filter(Boolean).join(", ");
+  return {
+    imports: ["from headlight import AttentionSpec, Client"],
+    lines: [`spec = AttentionSpec.of(${options})`, `(maps,) = client.attention([${text}], spec${truncated(asked)})`, "print(maps.axes, maps.values)"],
+  };
+}
 
 function showSums({ topK }) {
   const rows = { max: "The largest of the heads is taken entry by entry, so rows do not sum to 1.", rollout: "Rollout: the heads’ mean plus the identity, multiplied over all layers (Abnar & Zuidema 2020)." };

@@ -1,15 +1,13 @@
 // The model's card: what it is, its limits, and its measured distance from PyTorch.
 
-const card = { description: null };
 const MOST_BYTES = 2 ** 24; // of one answer: a tab takes so many without a noticeable pause
 /** Returns how many bytes of numbers one answer may have; base64 makes them a third larger. */
 const answerLimit = () => Math.min(MOST_BYTES, (Number(card.description?.limits?.max_stream_output_bytes) || 2 ** 22) * 0.74);
 const grouped = (number) => Number(number).toLocaleString("en");
 const POSITIONS = { rope: "rotary (RoPE)", alibi: "ALiBi" };
 
-/** Asks for the model, and shows its card. */
-async function showCard() {
-  card.description = await ask("v1/model");
+/** Shows the card of the chosen model. */
+function drawCard() {
   const { model, info, limits, parity } = card.description;
   byId("model-line").textContent = `${model.name}, version ${model.version}, on ${model.provider} in ${model.precision}`;
   document.title = `${model.name} · Headlight`;
@@ -29,11 +27,6 @@ async function showCard() {
   }));
   showParity(parity ?? [], model);
   byId("card-part").hidden = false;
-  byId("pair-label").hidden = !(info.accepts ?? []).includes("pair");
-  byId("occlusion").disabled = reranks(); // it always asks for it
-  if (reranks()) byId("occlusion").checked = true;
-  document.querySelector("input[name=task][value=similarity]").parentElement.hidden = !(info.outputs ?? []).includes("pooled");
-  if (!(info.outputs ?? []).includes("attention")) withoutAttention();
 }
 
 const power = (number) => Number(number).toExponential(1);
@@ -46,12 +39,4 @@ function showParity(parity, { provider, precision }) {
   [...byId("parity").tBodies[0].rows].forEach((line, at) => line.classList.toggle("in-use", inUse(rows[at])));
   const attention = rows.find((row) => inUse(row) && row.output === "attention") ?? rows.find(inUse);
   byId("card-proof").textContent = attention ? `${attention.output} within ${power(attention.max_error)} of PyTorch` : "not measured on this provider and precision";
-}
-
-/** A service started with `--attention off` compares texts only. */
-function withoutAttention() {
-  const first = document.querySelector("input[name=task][value=attention]").parentElement;
-  if (first.hidden) return;
-  first.hidden = true;
-  choosePart("compare");
 }

@@ -1,57 +1,112 @@
-// Comparison of a query with passages: the service's answer, in the form of the view.
+// Comparison of a query with passages: the methods and options of evidence, and the service's answer in the form of the view.
 
 const BEST_UNITS = 3; // underlined in each passage, as in the file of `headlight compare --html`
-const held = { asked: null };
+const EVIDENCE = JSON.parse(byId("evidence-methods").textContent); // the rows of headlight/evidence_methods.py
+const EVIDENCE_OPTIONS = ["distinct", "per_token", "query_units", "max_encodings"]; // fields of EvidenceRequest, and ids of the form
 
-/** Returns whether the model gives one score of a pair, and so has no vectors of a query. */
-const reranks = () => card.description.info.labels?.length === 1 && !card.description.info.token_labels;
+TASKS.compare = {
+  title: "Compare",
+  send: "Compare",
+  does: (info) => ["pooled", "sparse", "multi_vector"].some((output) => gives(info, output)) || reranks(info),
+  fields: () => ["query", "passages"],
+  options: ["truncation", "evidence-unit", "evidence", ...EVIDENCE_OPTIONS],
+  path: "v1/compare",
+  method: "Compare",
+  tensors: true,
+  section: "comparison",
+  check: (asked) => withoutQuery(asked) || (!asked.evidence && "There is no evidence to show; choose a method."),
+  request: compareRequest,
+  python: comparePython,
+  show: (answer, asked) => showComparison(comparisonOf(answer, asked)),
+  offer: offerEvidence,
+  caption: () => `Compare by ${METHODS[comparing.method].name.toLowerCase()}`,
+  writeView: () => ({ by: comparing.method, ...(byId("numbers").checked ? { numbers: 1 } : {}) }),
+  readView(params) {
+    comparing.method = params.get("by");
+    byId("numbers").checked = params.get("numbers") === "1";
+  },
+};
 
-/** Returns whether the model is compared by its sparse vectors. */
-const sparse = () => card.description.info.task === "sparse";
-
-/** Returns whether span vectors and contributions can be asked for: the model averages token vectors, and has Dense layers known. */
-function averages() {
-  const { pooling, outputs = [] } = card.description.info;
-  return pooling === "mean" && outputs.includes("spans") && outputs.includes("pooled");
+/** Returns the output that a comparison scores. */
+function scoredBy(info) {
+  if (reranks(info)) return "scores";
+  if (sparse(info)) return "sparse";
+  return info.multi_vector_dim && !gives(info, "pooled") ? "multi_vector" : "pooled";
 }
 
-/** Returns the methods to ask for, the best first; attention is evidence only of a service that has it, and of a vector or a pair. */
-function compareMethods(occlusion) {
-  const { outputs = [] } = card.description.info;
-  if (sparse()) return ["TERMS", ...(occlusion ? ["OCCLUSION"] : [])];
-  const first = reranks() ? ["OCCLUSION"] : [...(averages() ? ["SPAN"] : []), ...(occlusion ? ["OCCLUSION"] : []), "LATE_INTERACTION"];
-  const attends = outputs.includes("attention") && (reranks() || outputs.includes("pooled"));
-  return [...first, ...(attends ? ["ATTENTION"] : [])];
+/** Returns whether a model has a method of evidence. A service refuses contributions of some models that this allows. */
+function hasMethod(name, info) {
+  const { of_pairs: ofPairs, units, token_rows: rows, rest, instead } = EVIDENCE[name];
+  const output = scoredBy(info);
+  if (name === "attention" && !gives(info, "attention")) return false;
+  if (output === "scores") return ofPairs !== "";
+  if (!units || output === "sparse") return output === "sparse" && !instead.sparse && name !== "late_interaction";
+  if (instead[output]) return false;
+  return !rows || (info.pooling === "mean" && gives(info, "spans") && !(rest && ["euclidean", "manhattan"].includes(info.similarity)));
 }
 
-function compareRequest({ query, passages, unit, occlusion, longer }) {
+/** Offers the methods of the chosen model. Those that cost an encoding for each unit, and those that may be refused, are left to the reader. */
+function offerEvidence() {
+  const { info } = card.description;
+  if (byId("evidence").dataset.model === card.description.names[0]) return; // what was chosen stays
+  byId("evidence").dataset.model = card.description.names[0];
+  const names = Object.keys(EVIDENCE).filter((name) => hasMethod(name, info));
+  const first = names.filter((name) => !EVIDENCE[name].rest && (!EVIDENCE[name].takes.includes("max_encodings") || scoredBy(info) === "scores"));
+  byId("evidence-choices").replaceChildren(...names.map((name) => {
+    const [label, input] = [element("label", undefined, "plain"), element("input")];
+    Object.assign(input, { type: "checkbox", name: "evidence", value: name, defaultChecked: first.includes(name) });
+    label.title = EVIDENCE[name].meaning;
+    label.append(input, ` ${EVIDENCE[name].title}`);
+    return label;
+  }));
+  byId("evidence").dataset.standard = first.join();
+  offerEvidenceOptions();
+}
+
+const evidenceNames = ({ evidence }) => evidence.split(",").filter(Boolean);
+
+/** Returns whether a method takes an option with these units. */
+const takes = (name, option, unit) => EVIDENCE[name].takes.includes(option) && (option !== "max_encodings" || unit !== "UNIT_SENTENCE");
+
+/** Offers the options that a chosen method takes. */
+function offerEvidenceOptions() {
+  const names = evidenceNames({ evidence: valueOf("evidence") });
+  for (const option of EVIDENCE_OPTIONS) {
+    const of = names.filter((name) => takes(name, option, byId("evidence-unit").value));
+    byId(`${option}-option`).hidden = !of.length;
+    byId(`${option}-option`).title = `Of ${of.map((name) => EVIDENCE[name].title).join(", ")}.`;
+  }
+}
+
+/** Returns the options of a method that were chosen, as the request has them. */
+const optionsOf = (name, asked) => Object.fromEntries(EVIDENCE_OPTIONS
+  .filter((option) => asked[option] && takes(name, option, asked["evidence-unit"]))
+  .map((option) => [option, option === "max_encodings" ? Number(asked[option]) : true]));
+
+function compareRequest(asked) {
   return {
-    query: { text: query },
-    passages: passages.map((text) => ({ text })),
-    ...longer,
+    query: { text: asked.query },
+    passages: textsOf(asked.passages),
+    ...longer(asked),
     sort: true,
     ...(reranks() || sparse() ? {} : { late_interaction: {} }),
-    evidence: compareMethods(occlusion).map((method) => ({ method: `EVIDENCE_METHOD_${method}`, unit })),
+    evidence: evidenceNames(asked).map((name) => ({ method: `EVIDENCE_METHOD_${name.toUpperCase()}`, unit: asked["evidence-unit"], ...optionsOf(name, asked) })),
   };
 }
 
-const typedLines = (id) => byId(id).value.split("\n").map((text) => text.trim()).filter(Boolean);
-
-const askedComparison = () => ({
-  query: byId("query").value, passages: typedLines("passages"), unit: byId("evidence-unit").value, occlusion: byId("occlusion").checked, longer: longer(),
-});
-
-/** Asks for the comparison, and shows it. */
-async function showCompared(asked) {
-  if (!asked.query.trim()) throw new ServiceError(0, "There is no query; type one above the passages.");
-  if (!asked.passages.length) throw new ServiceError(0, "There are no passages; type one on each line.");
-  source.controller.abort();
-  source.controller = new AbortController();
-  const request = { ...compareRequest(asked), encoding: "base64" };
-  const answer = await ask("v1/compare", request, source.controller.signal);
-  held.asked = asked;
-  byId("comparison").hidden = false;
-  showComparison(comparisonOf(answer, asked));
+function comparePython(asked) {
+  const unit = asked["evidence-unit"].replace("UNIT_", "").toLowerCase();
+  const spec = (name) => [`method="${name}"`, `unit="${unit}"`, ...Object.entries(optionsOf(name, asked)).map(([option, value]) => `${option}=${value === true ? "True" : value}`)];
+  const scoredOnly = reranks() || sparse();
+  return {
+    imports: ["from headlight import Client", "from headlight.comparison import EvidenceSpec"],
+    lines: [
+      ...pythonList("passages", textLines(asked.passages)),
+      "evidence = [", ...evidenceNames(asked).map((name) => `    EvidenceSpec(${spec(name).join(", ")}),`), "]",
+      `found = client.compare(${JSON.stringify(asked.query)}, passages${scoredOnly ? "" : ", late_interaction=True"}, evidence=evidence, sort=True${truncated(asked)})`,
+      "for each in found:", `    print(each.score, ${scoredOnly ? "" : "each.max_sim_mean, "}passages[each.index])`,
+    ],
+  };
 }
 
 const offsetsOf = (tokens) => tokens.starts.map((start, at) => [start, tokens.ends[at]]);
@@ -62,13 +117,15 @@ function termsOf({ weights, terms: { terms, pieces, query, passage } }) {
   return terms.map((term, at) => [pieces[at] ?? `#${term}`, products[at], mine[at], its[at]]);
 }
 
-function comparisonOf(answer, { query, passages }) {
+function comparisonOf(answer, asked) {
+  const passages = textLines(asked.passages);
   const tokens = answer.query ? offsetsOf(answer.query.tokens) : []; // a pair has those of its query
   const unitsOf = ({ characters, weights }) => ({ units: characters.map(({ start, end }) => [start, end]), weights: numbersOf(weights) });
   return {
     similarity: answer.similarity,
     best: BEST_UNITS,
-    query: { text: query, tokens: answer.query_tokens.map((at) => tokens[at]) },
+    options: Object.fromEntries(evidenceNames(asked).map((name) => [name, Object.keys(optionsOf(name, asked))])),
+    query: { text: asked.query, tokens: answer.query_tokens.map((at) => tokens[at]) },
     passages: answer.passages.map(({ index, score, max_sim_mean, item, evidence }) => ({
       name: `line ${index + 1}`,
       text: passages[index],

@@ -27,7 +27,8 @@ async function ask(path, body, signal) {
   throw new ServiceError(answer.status, plainWords(answer, messageOf(found)));
 }
 
-const encode = (request, signal) => ask("v1/encode", { ...request, encoding: "base64" }, signal);
+/** Asks the chosen model for outputs. */
+const encode = (request, signal) => ask("v1/encode", { ...modelField(), ...request, encoding: "base64" }, signal);
 
 /** Returns the service's message: of `{"error": {"message"}}`, `{"error": "…"}` or `{"message"}`. */
 function messageOf(body) {

@@ -1,50 +1,64 @@
 // Similarity of several texts: the cosines of their pooled vectors, as a table.
 
 const MOST_TEXTS = 24; // a larger table is hard to read
-const compared = { asked: null, texts: [], cosines: [] };
 
-const similarityRequest = ({ texts, longer }) => ({ inputs: texts.map((text) => ({ text })), ...longer, outputs: { pooled: { normalize: true } } });
+TASKS.similarity = {
+  title: "Similarity",
+  send: "Compare texts",
+  heading: "Cosine similarity",
+  does: (info) => gives(info, "pooled"),
+  fields: () => ["texts"],
+  options: ["truncation", "dimensions"],
+  path: "v1/encode",
+  method: "Encode",
+  tensors: true,
+  check: ({ texts }) => tooManyOrFew(texts, 2, MOST_TEXTS),
+  request: (asked) => ({ inputs: textsOf(asked.texts), ...longer(asked), outputs: { pooled: { normalize: true, ...shortened(asked) } } }),
+  python: (asked) => ({
+    imports: ["from headlight import Client"],
+    lines: [
+      ...pythonList("texts", textLines(asked.texts)),
+      `vectors = client.encode(texts, normalize=True${asked.dimensions ? `, dimensions=${asked.dimensions}` : ""}${truncated(asked)})`,
+      "print(vectors @ vectors.T)",
+    ],
+  }),
+  draw(answer, asked) {
+    const vectors = vectorsOf(answer.pooled[0]);
+    const dot = (a, b) => a.reduce((sum, value, at) => sum + value * b[at], 0);
+    return cosineTable(textLines(asked.texts), vectors.map((a) => vectors.map((b) => dot(a, b))));
+  },
+};
 
-/** Asks for the vectors of the texts, and shows their cosines. */
-async function showSimilarity(asked) {
-  const { texts } = asked;
-  if (texts.length < 2 || texts.length > MOST_TEXTS) {
-    throw new ServiceError(0, `There ${texts.length === 1 ? "is 1 text" : `are ${texts.length} texts`} here; a comparison takes 2 to ${MOST_TEXTS}, one on each line.`);
-  }
-  source.controller.abort();
-  source.controller = new AbortController();
-  const answer = await encode(similarityRequest(asked), source.controller.signal);
-  const [tensor] = answer.pooled;
-  const [values, width] = [numbersOf(tensor), tensor.shape.map(Number)[1]];
-  const vectors = texts.map((_, at) => values.subarray(at * width, (at + 1) * width));
-  const dot = (a, b) => a.reduce((sum, value, at) => sum + value * b[at], 0);
-  Object.assign(compared, { asked, texts, cosines: vectors.map((a) => vectors.map((b) => dot(a, b))) });
-  byId("similarity").hidden = false;
-  drawSimilarity();
-}
-
-/** Draws the table; its colours reach from the least to the most similar pair. */
-function drawSimilarity() {
-  const { texts, cosines } = compared;
-  if (!texts.length) return;
+/** Returns the table, whose colours reach from the least to the most similar pair, and what they mean. */
+function cosineTable(texts, cosines) {
   const pairs = cosines.flatMap((row, at) => row.filter((_, other) => other !== at));
   const [low, high] = [Math.min(...pairs), Math.max(...pairs)];
+  const table = element("table");
+  table.id = "cosines";
+  table.setAttribute("role", "grid");
+  table.setAttribute("aria-label", "Cosines");
   const head = element("tr");
-  head.append(element("th", ""), ...texts.map((_, at) => element("th", at + 1)));
+  head.append(element("th", ""), ...texts.map((_, at) => Object.assign(element("th", at + 1), { scope: "col" })));
   const rows = texts.map((text, at) => {
     const row = element("tr");
     const name = element("th", undefined, "of");
     name.scope = "row";
     name.title = text;
     name.append(`${at + 1} `, element("bdi", visible(text).replaceAll("␣", " ")));
-    row.append(name, ...cosines[at].map((cosine, other) => cosineCell(cosine, at === other ? 1 : (cosine - low) / (high - low || 1))));
+    row.append(name, ...cosines[at].map((cosine, other) => {
+      const cell = cosineCell(cosine, at === other ? 1 : (cosine - low) / (high - low || 1));
+      cell.setAttribute("aria-label", `text ${at + 1} with text ${other + 1}: ${spaced(cosine)}`);
+      return cell;
+    }));
     return row;
   });
   const [top, body] = [element("thead"), element("tbody")];
   top.append(head);
   body.append(...rows);
-  byId("cosines").replaceChildren(top, body);
-  byId("cosines-said").textContent = `Colours reach from the least similar pair (${low.toFixed(3)}) to the most similar one (${high.toFixed(3)}).`;
+  table.append(top, body);
+  table.querySelector("td").tabIndex = 0;
+  table.addEventListener("keydown", moveInTable);
+  return [tableRegion(table, "Matrix of similarities"), element("p", `Colours reach from the least similar pair (${spaced(low)}) to the most similar one (${spaced(high)}).`, "fine")];
 }
 
 function cosineCell(cosine, share) {
@@ -53,5 +67,21 @@ function cosineCell(cosine, share) {
   const colour = `#${[bits, bits >> 8, bits >> 16].map((part) => (part & 255).toString(16).padStart(2, "0")).join("")}`;
   cell.style.setProperty("--cell", colour);
   cell.style.setProperty("--on-cell", readableOn(colour));
+  cell.tabIndex = -1;
+  cell.setAttribute("role", "gridcell");
   return cell;
+}
+
+/** Moves the keyboard from cell to cell. */
+function moveInTable(event) {
+  const cell = event.target.closest("td");
+  const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+  if (!cell || !(event.key in steps)) return;
+  event.preventDefault();
+  const [down, right] = steps[event.key];
+  const row = cell.closest("tbody").rows[cell.parentElement.sectionRowIndex + down];
+  const to = row?.cells[cell.cellIndex + right];
+  if (to?.tagName !== "TD") return;
+  [cell.tabIndex, to.tabIndex] = [-1, 0];
+  to.focus();
 }

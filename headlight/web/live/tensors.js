@@ -21,10 +21,11 @@ const halves = (() => {
   };
 })();
 
-/** Returns the numbers of a tensor as Float32Array, or Uint16Array for indices. */
+/** Returns the numbers of a tensor as Float32Array, or an array of integers for indices. */
 function numbersOf({ dtype, data: coded }) {
   const { buffer } = bytesOf(coded ?? "");
   if (dtype === "DATA_TYPE_UINT16") return new Uint16Array(buffer);
+  if (dtype === "DATA_TYPE_UINT32") return new Uint32Array(buffer);
   if (dtype !== "DATA_TYPE_FLOAT16") return new Float32Array(buffer);
   const [table, coded16] = [halves(), new Uint16Array(buffer)];
   const values = new Float32Array(coded16.length);

@@ -20,10 +20,13 @@ function labelsOf(tokens, input) {
   });
 }
 
+/** Returns the input of what the form has: a text, or a pair of texts. */
+const inputOf = ({ text, second, pair }) => (pair ? { pair: { first: text, second } } : { text });
+
 /** Returns what the views need of rows and columns: tokens, or the words into which the answer groups them. */
 function shownUnits(answer, asked) {
   const { tokens } = answer.items[0];
-  const labels = labelsOf(tokens, asked.input);
+  const labels = labelsOf(tokens, inputOf(asked));
   const groups = groupsOf(answer.attention_map.places?.[0]?.queries, labels.length);
   const joined = (values, by) => groups.map((group) => group.map((at) => values[at]).join(by));
   return {
@@ -43,7 +46,7 @@ function groupsOf(units, count) {
 }
 
 /** Shows the tokens of the text with their offsets. */
-function showTokens(item, { input }) {
+function showTokens(item, input) {
   const { tokens } = item;
   const labels = labelsOf(tokens, input).map(visible);
   const kind = (at) => [tokens.special[at] && "special", tokens.prompt?.[at] && "prompt", input.pair && !tokens.special[at] && `text ${tokens.segments[at] + 1}`].filter(Boolean).join(", ");
@@ -53,5 +56,4 @@ function showTokens(item, { input }) {
   byId("tokens-count").textContent = `${item.token_count}`;
   const cut = item.truncated ? ` ${item.original_token_count - item.token_count} of ${item.original_token_count} tokens were cut off: the model takes no more.` : "";
   byId("tokens-said").textContent = `Offsets count code points, the first 0, the last excluded.${cut}`;
-  byId("tokens-part").hidden = false;
 }

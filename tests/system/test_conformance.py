@@ -23,10 +23,11 @@ NOT_OFFERED = {
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Serve docs-rope, and a small reranker; the queue holds some forty of the longest requests."""
+    """Serve docs-rope, and a small reranker; the queue holds fewer than `overload` sends."""
     tokens = tmp_path_factory.mktemp("tokens") / "tokens"
-    tokens.write_text(f"{TOKEN}\n", encoding="utf-8")
-    options = ("--auth-tokens", str(tokens), "--max-queue-tokens", "8192")
+    tokens.write_text(f"tests {TOKEN}\n", encoding="utf-8")
+    queue = ("--max-request-tokens", "4096", "--max-queue-tokens", "8192")
+    options = ("--auth-tokens", str(tokens), *queue)
     models = [bundle_of("docs-rope"), scorers.bundle(tmp_path_factory, "reranker")]
     with Service(models, *options) as running:
         yield running
@@ -47,8 +48,9 @@ def test_each_dialect_keeps_what_its_clients_rely_on(service: Service, dialect: 
 
 
 def test_it_runs_with_nothing_but_the_standard_library(service: Service) -> None:
-    command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r});"
-               " from tests.conformance.__main__ import main; sys.exit(main(sys.argv[1:]))"]  # fmt: skip
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+    code += "from tests.conformance.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-I", "-S", "-c", code]
     options = ["--dialect", "openai", "--only", "usage", "--token", TOKEN]
     done = run([*command, f"http://{service.rest}/v1", *options], check=False, timeout=60)
     assert done.returncode == 0

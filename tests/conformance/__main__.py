@@ -62,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--rerank-model", default="", help="cohere: model that reranks, if another")
     made.add_argument("--token", default="", help="sent as Authorization: Bearer TOKEN")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the results to this file")
+    made.add_argument("--name", default="", help="name of the server in that file")
     made.add_argument("--only", nargs="+", default=[], metavar="CHECK", help="names of checks")
     made.add_argument(
         "--tolerance",
@@ -130,7 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(", ".join(f"{number} {outcome}" for outcome, number in counts.items()))
     if given.json is not None:
         rows = [vars(each) for each in results]
-        body = {"dialect": given.dialect, "model": given.model, "checks": rows}
+        named = {"server": given.name or given.url, "model": given.model}
+        body = {"dialect": given.dialect, **named, "checks": rows}
         given.json.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", "utf-8")
     return int(counts[Outcome.FAIL] > 0)
 

@@ -105,7 +105,12 @@ TEI: Suite[Tei] = Suite()
 @TEI.check("info", INFO)
 def info(api: Tei) -> str:
     body = api.info()
-    kinds = {"model_id": str, "model_dtype": str, "model_type": dict, "version": str}
+    kinds: dict[str, type] = {
+        "model_id": str,
+        "model_dtype": str,
+        "model_type": dict,
+        "version": str,
+    }
     kinds |= dict.fromkeys(("max_concurrent_requests", "max_input_length", "max_batch_tokens"), int)
     kinds |= {"max_client_batch_size": int, "tokenization_workers": int}
     for name, kind in kinds.items():

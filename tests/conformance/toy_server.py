@@ -102,8 +102,8 @@ def vector(text: str, cut: str | None = None, kept: int = LIMIT) -> list[float]:
 
 def single(number: float) -> float:
     """Return the float32 next to a number."""
-    value: float = struct.unpack("<f", struct.pack("<f", number))[0]
-    return value
+    (value,) = struct.unpack("<f", struct.pack("<f", number))
+    return float(value)
 
 
 def unit(values: list[float]) -> list[float]:
@@ -370,7 +370,14 @@ class ToyServer:
         return Answer(200, {HEADER: str(len(head))}, head + tail)
 
 
-TEI_PATHS = ("embed", "embed_all", "embed_sparse", "tokenize", "decode", "similarity")
+TEI_PATHS: tuple[str, ...] = (
+    "embed",
+    "embed_all",
+    "embed_sparse",
+    "tokenize",
+    "decode",
+    "similarity",
+)
 TEI_PATHS += ("rerank", "predict")
 INFO: Body = {
     "model_id": "toy",
@@ -448,7 +455,7 @@ def served(fault: Fault = keep_promises) -> Iterator[str]:
         thread.join()
 
 
-class GrpcMethods(grpc.GenericRpcHandler):
+class GrpcMethods(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # no type at run time
     """The Open Inference Protocol over gRPC, by requests to the same server over REST."""
 
     def __init__(self, fault: Fault) -> None:

@@ -206,9 +206,9 @@ class Grpc(Transport):
         options = [("grpc.max_receive_message_length", -1)]
         self._channel = grpc.insecure_channel(target, options=options)
 
-    def _metadata(self, token: str | None = None) -> list[tuple[str, str]]:
+    def _metadata(self, token: str | None = None) -> tuple[tuple[str, str], ...]:
         token = self.token if token is None else token
-        return [("authorization", f"Bearer {token}")] if token else []
+        return (("authorization", f"Bearer {token}"),) if token else ()
 
     def _method(self, name: str) -> Any:
         return self._channel.unary_unary(SERVICE + name, bytes, bytes)

@@ -20,7 +20,7 @@ package_of() {
     grpc-netty.jar) echo libgrpc-java ;;
     grpc_java_plugin) echo protobuf-compiler-grpc-java-plugin ;;
     java | javac) echo openjdk-17-jdk-headless ;;
-    netty-all.jar) echo libnetty-java ;; # libgrpc-java only suggests these two
+    netty-common.jar) echo libnetty-java ;; # libgrpc-java only suggests these two
     perfmark-api.jar) echo libperfmark-java ;;
     protoc) echo protobuf-compiler ;;
     node) echo nodejs ;;

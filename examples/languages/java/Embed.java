@@ -30,7 +30,8 @@ public class Embed {
 
   /** Returns the first string with this name, as it is spelled in JSON. */
   static String field(String name, String json) {
-    var found = Pattern.compile('"' + name + "\":\\s*\"((?:[^\"\\\\]|\\\\.)*)\"").matcher(json);
+    String string = "\"([^\"\\\\]*+(?:\\\\.[^\"\\\\]*+)*+)\"";
+    var found = Pattern.compile('"' + name + "\":\\s*" + string).matcher(json);
     return found.find() ? found.group(1) : "";
   }
 

@@ -17,15 +17,16 @@ from tests.system.processes import ROOT, Service
 
 EXAMPLES = ROOT / "examples/languages"
 PROTO = ROOT / "proto/headlight/v1/headlight.proto"
+DEBIAN = Path("/usr/share/java")
 JARS = "grpc-api grpc-context grpc-core grpc-stub grpc-protobuf grpc-protobuf-lite grpc-netty"
-JARS += " netty-all protobuf guava perfmark-api geronimo-annotation-1.3-spec"
+JARS += " protobuf guava perfmark-api geronimo-annotation-1.3-spec"
 NEEDS = {
     "go": ("go",),
     "java": ("java", "javac"),
     "node": ("node", "npm"),
     "java-grpc": (
         *("java", "javac", "protoc", "grpc_java_plugin"),
-        *("grpc-netty.jar", "netty-all.jar", "perfmark-api.jar"),
+        *("grpc-netty.jar", "netty-common.jar", "perfmark-api.jar"),
     ),
 }
 TEXT = 'join "two" paths\nof Zürich \N{GRINNING FACE}'
@@ -56,8 +57,8 @@ def java_grpc(folder: Path, service: Service) -> Command:
     plugin = f"--plugin=protoc-gen-grpc-java={shutil.which('grpc_java_plugin')}"
     out = ("--java_out=.", "--grpc-java_out=.", plugin)
     run("protoc", f"-I{PROTO.parent}", *out, PROTO.name, cwd=folder)
-    jars = [f"/usr/share/java/{each}.jar" for each in JARS.split()]
-    path = os.pathsep.join([str(folder), *jars])
+    jars = [DEBIAN / f"{each}.jar" for each in JARS.split()]
+    path = os.pathsep.join(map(str, [folder, *jars, *sorted(DEBIAN.glob("netty-*.jar"))]))
     sources = [str(each) for each in folder.rglob("*.java")]
     example = str(EXAMPLES / "java/EmbedGrpc.java")
     run("javac", "-nowarn", "-cp", path, "-d", ".", *sources, example, cwd=folder)

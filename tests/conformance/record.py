@@ -65,7 +65,9 @@ Headlight.
 ## Results
 
 `nox -s conformance` wrote this page. Headlight serves `docs-rope` and `docs-rerank`, infinity the
-real `all-MiniLM-L6-v2`, each with its defaults. "–": the server does not speak the dialect.
+real `all-MiniLM-L6-v2`, each with its defaults. infinity has only OpenAI's dialect: its rerank is
+at another address than Cohere's. TEI is text-embeddings-inference 1.9.
+
 vLLM was not run: its build for CPUs takes gigabytes. `nox -s peer-vllm` installs it. Then start
 `vllm serve MODEL --runner pooling`, and run the first line above with its address.
 """
@@ -98,12 +100,19 @@ def section(dialect: str, title: str, runs: Sequence[dict[str, Any]]) -> str:
         cells += ["not run"] * (len(columns) - len(cells))
         rows.append(f"| {check.name} | {check.source} | {' | '.join(cells)} |")
     reasons = [
-        f"- {server}, {each['name']}: {each['outcome']}. `{each['reason'].replace('`', '')}`"
+        f"| {server} | {each['name']} | {each['outcome']} | `{quotable(each['reason'])}` |"
         for server, results in zip(servers, found, strict=True)
         for each in results.values()
         if each["outcome"] in ("fail", "not offered")
     ]
-    return "\n".join([f"## {title}\n", *rows, "", *reasons, ""]).rstrip() + "\n"
+    if reasons:
+        rows += ["", "| server | check | result | reason |", "|---|---|---|---|", *reasons]
+    return "\n".join([f"## {title}\n", *rows]) + "\n"
+
+
+def quotable(reason: str) -> str:
+    """Return the start of a reason, as code in a table."""
+    return reason.replace("`", "").replace("|", "/")[:160]
 
 
 def check(server: str, url: str, dialect: str, *options: str) -> None:

@@ -28,11 +28,11 @@ from tests.conformance.checks import (
 )
 from tests.conformance.http_client import Answer, HttpServer
 
-ROUTER = "text-embeddings-inference 1.9, router/src/http/server.rs"
-TYPES = "text-embeddings-inference 1.9, router/src/http/types.rs"
-ERRORS = "text-embeddings-inference 1.9, router/src/lib.rs: ErrorResponse"
-TOKENS = "text-embeddings-inference 1.9, core/src/tokenization.rs"
-INFO = "text-embeddings-inference 1.9, router/src/lib.rs: Info"
+ROUTER = "TEI, router/src/http/server.rs"
+TYPES = "TEI, router/src/http/types.rs"
+ERRORS = "TEI, router/src/lib.rs: ErrorResponse"
+TOKENS = "TEI, core/src/tokenization.rs"
+INFO = "TEI, router/src/lib.rs: Info"
 HUB = "huggingface_hub, InferenceClient"
 EMPTY, WRONG = (400,), (400, 413, 415, 422)
 OTHER_KIND = (424, *MISSING)  # 424: the model is of another kind

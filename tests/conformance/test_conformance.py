@@ -17,6 +17,7 @@ import pytest
 from tests.conformance.__main__ import DIALECTS, main, run
 from tests.conformance.checks import Options, Outcome
 from tests.conformance.http_client import Answer
+from tests.conformance.record import PAGE, page
 from tests.conformance.toy_server import (
     TOKEN,
     Fault,
@@ -529,3 +530,7 @@ def test_the_exit_status_says_whether_a_check_failed(
     assert main([at, *options]) == 2  # the server is gone
     assert main([at, "--dialect", "openai", "--only", "other"]) == 2
     assert "--list names them" in capsys.readouterr().err
+
+
+def test_the_page_shows_the_kept_results() -> None:
+    assert PAGE.read_text("utf-8") == page(), "nox -s conformance -- --page writes it"

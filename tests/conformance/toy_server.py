@@ -121,7 +121,7 @@ def cut(values: list[float], dimensions: Any) -> list[float]:
 def score(query: str, text: str) -> float:
     """Return a logit of a text for a query."""
     same = {each["id"] for each in tokens(query)} & {each["id"] for each in tokens(text)}
-    return len(same) + sum(each["id"] for each in tokens(text)) % 97 / 100
+    return len(same) + float(sum(each["id"] for each in tokens(text)) % 97) / 100
 
 
 def sigmoid(number: float) -> float:

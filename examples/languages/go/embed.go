@@ -38,9 +38,9 @@ func embed(address, text string, seconds float64) ([]float32, error) {
 		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	// The service drops the work after this time, and the client waits a second longer.
+	// The service drops the work after this time, and the client waits ten seconds more.
 	request.Header.Set("X-Request-Timeout", strconv.FormatFloat(seconds, 'f', -1, 64))
-	client := http.Client{Timeout: time.Duration((seconds + 1) * float64(time.Second))}
+	client := http.Client{Timeout: time.Duration((seconds + 10) * float64(time.Second))}
 	response, err := client.Do(request)
 	if err != nil {
 		return nil, err

@@ -41,9 +41,9 @@ public class Embed {
         + " \"outputs\": {\"pooled\": {}}, \"encoding\": \"base64\"}";
     HttpRequest request = HttpRequest.newBuilder(URI.create(address + "/v1/encode"))
         .header("Content-Type", "application/json")
-        // The service drops the work after this time, and the client waits a second longer.
+        // The service drops the work after this time, and the client waits ten seconds more.
         .header("X-Request-Timeout", String.valueOf(seconds))
-        .timeout(Duration.ofMillis((long) (1000 * (seconds + 1))))
+        .timeout(Duration.ofMillis((long) (1000 * (seconds + 10))))
         .version(HttpClient.Version.HTTP_1_1)
         .POST(HttpRequest.BodyPublishers.ofString(body))
         .build();

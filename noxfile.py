@@ -211,6 +211,23 @@ def clients_stores(session: nox.Session) -> None:
     clients(session, "stores")
 
 
+@alone("conformance")
+def conformance(session: nox.Session) -> None:
+    """Check Headlight and infinity by tests/conformance; writes docs/conformance.md.
+
+    infinity is among them if `nox -s peer-infinity serving-model` was run. `-- --page`: the page.
+    """
+    make(session, *(f"build/bundles/docs-{each}/manifest.json" for each in ("rope", "rerank")))
+    project(session, "-m", "tests.conformance.record", *session.posargs)
+
+
+@nox.session(name="clients-languages", venv_backend="none", tags=["clients"])
+def clients_languages(session: nox.Session) -> None:
+    """Compile and run the examples in Go, Java and Node; installs Debian's packages for them."""
+    bundle(session)
+    project(session, "-m", "pytest", "tests/clients/languages", "--timeout=300", "-rs")
+
+
 @nox.session(name="clients-more")
 def clients_more(session: nox.Session) -> None:
     """Test with LangChain, LlamaIndex, LiteLLM, Chroma, KServe and openai for Node: 0.5 GB.

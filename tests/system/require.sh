@@ -7,6 +7,7 @@ set -euo pipefail
 present() {
   case "$1" in
     venv) "${PYTHON:-python3}" -c 'import ensurepip, venv' 2>/dev/null ;;
+    *.jar) [ -f "/usr/share/java/$1" ] ;;
     *) command -v "$1" >/dev/null ;;
   esac
 }
@@ -15,6 +16,13 @@ package_of() {
   case "$1" in
     buildah | chromium | curl | debootstrap | make | nginx | npm | openssl | prometheus | zsh) echo "$1" ;;
     cc) echo gcc ;;
+    go) echo golang-go ;;
+    grpc-netty.jar) echo libgrpc-java ;;
+    grpc_java_plugin) echo protobuf-compiler-grpc-java-plugin ;;
+    java | javac) echo openjdk-17-jdk-headless ;;
+    netty-common.jar) echo libnetty-java ;; # libgrpc-java only suggests these two
+    perfmark-api.jar) echo libperfmark-java ;;
+    protoc) echo protobuf-compiler ;;
     node) echo nodejs ;;
     promtool) echo prometheus ;;
     venv) echo python3-venv ;;

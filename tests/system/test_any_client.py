@@ -102,13 +102,13 @@ def test_a_unary_call_too_large_is_refused_with_the_remedy(rope: Service) -> Non
 
 
 def test_a_node_client_reads_vectors(rope: Service, tmp_path: Path) -> None:
-    client = Path(shutil.copytree(ROOT / "tests" / "system" / "node", tmp_path / "node"))
+    client = Path(shutil.copytree(ROOT / "examples/languages/node", tmp_path / "node"))
     subprocess.run(
         ["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=client, check=True, timeout=300
     )
     command = [
         "node",
-        "client.js",
+        "attention.js",
         str(ROOT / "proto" / "headlight" / "v1" / "headlight.proto"),
         rope.target,
     ]

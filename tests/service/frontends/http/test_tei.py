@@ -154,6 +154,7 @@ def test_nothing_to_encode_is_empty(inputs: Any) -> None:
 WRONG: dict[str, dict[str, Any]] = {
     "inputs[0]: must be a text": {},
     "inputs[1]: must be a text": {"inputs": ["a", 1]},
+    "inputs[0]: must be a text, or a list": {"inputs": 5},
     "inputs[0]: must be a text, or a list of token ids": {"inputs": [True]},
     "inputs[0]: holds a number": {"inputs": [-1]},
     "inputs[1]: ": {"inputs": ["a", [10_000]]},

@@ -142,8 +142,8 @@ def ids_or_texts(body: dict[str, Any], field: str, model: ServedModel) -> list[I
     """Return texts and ids: a field is one of them, or a list. A flat list of ids is one input."""
     value = body.get(field)
     values = value if isinstance(value, list) else [value]
-    if values and all(type(each) is int for each in values):
-        values = [values]
+    if isinstance(value, list) and value and all(type(each) is int for each in value):
+        values = [value]
     if not values:
         raise InvalidInput(field, Reason.EMPTY_TEXT)
     model.check_items(field, len(values))

@@ -1,4 +1,4 @@
-// One Encode from Node, knowing nothing but the contract: node client.js path/to/headlight.proto host:port
+// One Encode from Node, knowing nothing but the contract: node attention.js path/to/headlight.proto host:port
 // Prints {dim, norm, row_sum_min, row_sum_max, tokens} as JSON.
 'use strict';
 
@@ -33,7 +33,7 @@ function summary(response) {
 
 const [, , protoPath, target] = process.argv;
 if (!target) {
-  console.error('usage: node client.js path/to/headlight.proto host:port');
+  console.error('usage: node attention.js path/to/headlight.proto host:port');
   process.exit(2);
 }
 const definition = protoLoader.loadSync(protoPath, { keepCase: true, longs: Number });

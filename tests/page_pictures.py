@@ -14,13 +14,13 @@ from headlight.cli.commands import main
 from tests.system.browser import Browser
 from tests.system.conftest import bundle_of
 from tests.system.live import ANSWERED, show_task
-from tests.system.pages import MIDDLE
 from tests.system.processes import ROOT, Service
 
 PAGE = ROOT / "docs/guides/explain.md"
 QUERY = "read a json file"
 WIDTH = 1000  # pixels
-BRACKET = "#view=head&layer=2&head=0&most=1&token=q5"  # a head that finds the matching bracket
+CODE = "for line in open(path):\n    total += int(line.split()[0])"
+BRACKET = "#view=head&layer=2&head=0&most=1&token=q7"  # a head that finds the matching bracket
 
 
 def passages() -> str:
@@ -61,7 +61,7 @@ def draw_all() -> None:
             browser.wait(ANSWERED)
             draw(browser, "explain-tab.png", 3, 1000)
             browser.screen(1280, 1010)
-            browser.open(f"http://{service.rest}/", f"{BRACKET}&{urlencode({'text': MIDDLE})}")
+            browser.open(f"http://{service.rest}/", f"{BRACKET}&{urlencode({'text': CODE})}")
             browser.wait(f"document.querySelector('#views').checkVisibility() && {ANSWERED}")
             (ROOT / "docs/page.png").write_bytes(browser.picture())
 

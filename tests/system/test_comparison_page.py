@@ -29,6 +29,11 @@ PASSAGES = (
 BUTTONS = "#compared-query [role=button]"
 
 
+def drawn(text: str) -> str:
+    """Return a text without marks that change the direction of what follows."""
+    return text.replace("\u202e", "�").replace("\u202c", "�")
+
+
 @pytest.fixture(scope="module")
 def compared(rope: Service) -> Comparison:
     with Client(rope.target) as client:
@@ -74,9 +79,7 @@ def test_passages_come_by_score_below_the_query(
 ) -> None:
     browser.open(written)
     assert browser.text("#compared-query") == QUERY
-    expected = [
-        PASSAGES[each.index].replace("\u202e", "�").replace("\u202c", "�") for each in compared
-    ]
+    expected = [drawn(PASSAGES[each.index]) for each in compared]
     assert texts(browser, ".passage-text") == expected
     heads = [
         f"score {shown(each.score)}max-sim {shown(each.max_sim_mean or 0)}" for each in compared
@@ -99,7 +102,7 @@ def test_pointing_at_a_token_of_the_query_marks_what_it_matched(
             assert evidence.matched_cosines is not None
             token = evidence.matched_tokens[number]
             start, end = passage.tokens.starts[token], passage.tokens.ends[token]
-            assert PASSAGES[passage.index][start:end] in matched(browser)[at]
+            assert drawn(PASSAGES[passage.index][start:end]) in matched(browser)[at]
             assert f"cosine {shown(evidence.matched_cosines[number])}." in said[at]
     browser.move("h1")
     assert matched(browser) == [""] * len(PASSAGES)

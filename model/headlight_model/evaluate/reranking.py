@@ -67,7 +67,7 @@ def sample(task: Task, count: int) -> tuple[Task, list[int]]:
     rows = np.sort(np.random.default_rng(0).permutation(len(task.answers))[:count]).tolist()
     kept = {
         name: tuple(getattr(task, name)[row] for row in rows)
-        for name in ("asked", "also", "said")
+        for name in ("answers", "also", "said")
         if getattr(task, name)
     }
     return dataclasses.replace(task, **kept), rows

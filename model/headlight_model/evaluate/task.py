@@ -21,13 +21,13 @@ class Task:
 
     candidates: tuple[Function, ...]
     answers: tuple[int, ...]  # by question, the row of its right candidate
-    # By question, all rows that are right; empty: only those of `asked`.
+    # By question, all rows that are right; empty: only those of `answers`.
     also: tuple[frozenset[int], ...] = ()
-    said: tuple[str, ...] = ()  # the questions; empty: the summaries of the `asked` rows
+    said: tuple[str, ...] = ()  # the questions; empty: the summaries of the `answers`
 
     @property
     def questions(self) -> list[str]:
-        """The question for each row of `asked`."""
+        """The question for each of `answers`."""
         return list(self.said) or [self.candidates[row].summary for row in self.answers]
 
     @property

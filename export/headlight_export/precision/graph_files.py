@@ -11,7 +11,7 @@ import onnx
 from headlight.runtime.bundle.manifest import Graph
 from headlight_export.precision.conversion import convert
 from headlight_export.precision.quality import broken
-from headlight_export.writer.fused_attention import FUSED, PLAIN, with_fused_attention
+from headlight_export.writer.fused_attention import PLAIN
 from headlight_export.writer.weight_file import share_weights
 from headlight_model.encoder import Encoder
 
@@ -58,23 +58,14 @@ def write_precision(
             raise broken(CPU, precision, f"cannot hold the weights: {error}") from error
     weights = f"weights.{precision}.bin"
     share_weights(models.values(), draft / weights)
-    providers = (CPU, CUDA) if precision in ON_CUDA else (CPU,)
     written = []
     for graph in exact:
-        model, form = models[graph.role], graph.form
-        if precision == "int8" and graph.role == "embed":
-            fused = with_fused_attention(model, encoder.config)
-            model, form = (model, form) if fused is None else (fused, FUSED)
         file = f"{graph.role}.{precision}.onnx"
-        onnx.save(model, draft / file)
+        onnx.save(models[graph.role], draft / file)
+        providers = (CPU, CUDA) if precision in ON_CUDA else (CPU,)
         written.append(
             dataclasses.replace(
-                graph,
-                form=form,
-                precision=precision,
-                file=file,
-                weights=(weights,),
-                providers=providers,
+                graph, precision=precision, file=file, weights=(weights,), providers=providers
             )
         )
     return written

@@ -1,29 +1,34 @@
-"""Attention of the graph `embed` as one operator of ONNX Runtime.
+"""Attention of the graph `embed` as one operator of ONNX Runtime, for CPUs.
 
-`com.microsoft.MultiHeadAttention` computes softmax(scale Q K^T + mask) V of all heads
-(ContribOperators.md of ONNX Runtime). On CPUs it holds no map of length x length if it has no mask.
-So each layer has it twice: without a mask for batches without padding, such as a text alone, and
-with one for others.
+`com.microsoft.MultiHeadAttention` computes softmax(scale Q K^T) V of all heads (ContribOperators.md
+of ONNX Runtime). Without a mask its kernel for CPUs holds no map of length x length. So the mask of
+padding is one more number of each key, and each query has a 1 for it:
+[q, 1] . [k, m] = q . k + m, where m is 0 for a token and MASKED_SCORE for padding. Maps would take
+4 GiB for a text of 8,192 tokens and 16 heads.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import onnx
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, helper, numpy_helper
 
 from headlight_export.writer.vectors_graph import keep_needed
 from headlight_model.config import EncoderConfig
-from headlight_model.masking import MASKED_SCORE
 
 PLAIN, FUSED = "decomposed", "fused"  # forms of attention in a graph
 DOMAIN = "com.microsoft"
 # Operators between the input `mask` and what it adds to the scores.
 MASKING = {"Where", "Unsqueeze", "Not", "Equal"}
-# Values and constants added for all layers.
-KEYS, UNPADDED, JOINED, AXIS = "fused_keys", "fused_unpadded", "fused_joined", "fused_axis"
+ONES, MASKS = "fused_ones", "fused_masks"  # [B, S, H, 1], of queries and keys
+HEADS_APART = [0, 2, 1, 3]  # permutes [B, S, H, d] to [B, H, S, d], and back
+# Constants.
+JOINED, KEYS_FIRST, OF_HEADS, AXIS = (
+    f"fused_{name}" for name in ("joined", "keys_first", "of_heads", "axis")
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,19 +64,36 @@ def with_fused_attention(embed: onnx.ModelProto, config: EncoderConfig) -> onnx.
     if not all(plain.is_padding(layer.added) for layer in layers):
         return None
     ends = {layer.end.output[0]: layer for layer in layers}
-    nodes = [
-        helper.make_node("Cast", ["mask"], [KEYS], to=TensorProto.INT32),
-        helper.make_node("ReduceMin", [KEYS], ["fused_least"], keepdims=0),
-        helper.make_node("Cast", ["fused_least"], [UNPADDED], to=TensorProto.BOOL),
-    ]
+    nodes = []
     for node in graph.node:
-        layer = ends.get(node.output[0])
-        nodes.extend([node] if layer is None else plain.fused(layer, config.heads))
-    for name, numbers in ((JOINED, [0, 0, -1]), (AXIS, [1])):  # 0: an unchanged extent
+        if layer := ends.get(node.output[0]):
+            if layer is layers[0]:
+                nodes.extend(_mask_columns(layer.added))
+            nodes.extend(plain.fused(layer, config.heads))
+        else:
+            nodes.append(node)
+    constants = {
+        JOINED: [0, 0, -1],  # 0: unchanged
+        KEYS_FIRST: [0, -1, 1, 1],
+        OF_HEADS: [1, 1, config.heads, 1],
+        AXIS: [1],
+    }
+    for name, numbers in constants.items():
         graph.initializer.append(numpy_helper.from_array(np.array(numbers, dtype=np.int64), name))
     keep_needed(graph, nodes)
     model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
     return model
+
+
+def _mask_columns(added: str) -> list[NodeProto]:
+    """Return the nodes that make ONES and MASKS of what is added to the scores: [B, 1, 1, S]."""
+    one = numpy_helper.from_array(np.ones(1, dtype=np.float32))
+    return [
+        helper.make_node("Reshape", [added, KEYS_FIRST], ["fused_mask"]),
+        helper.make_node("Expand", ["fused_mask", OF_HEADS], [MASKS]),
+        helper.make_node("Shape", [MASKS], ["fused_extents"]),
+        helper.make_node("ConstantOfShape", ["fused_extents"], [ONES], value=one),
+    ]
 
 
 class _PlainGraph:
@@ -114,57 +136,40 @@ class _PlainGraph:
     def fused(self, layer: _Attention, heads: int) -> list[NodeProto]:
         """Return the nodes that give the same as the layer's last node."""
         nodes: list[NodeProto] = []
+        prefix = f"fused_{layer.number}"
 
-        def node(kind: str, inputs: list[str], name: str, **attributes: object) -> str:
+        def node(kind: str, inputs: list[str], name: str, **attributes: Any) -> str:
             nodes.append(helper.make_node(kind, inputs, [name], **attributes))
             return name
 
-        def joined(name: str, part: str, apart: list[int], back: list[int]) -> str:
-            """Return [B, S, H d] of heads apart; `apart` and `back` permute [B, S, H, d]."""
+        def rows(name: str, part: str, apart: list[int], back: list[int]) -> str:
+            """Return [B, S, H, d] of heads; `apart` permutes it to their order, `back` from it."""
             maker = self._makers[name]
             if maker.op_type == "Transpose" and list(maker.attribute[0].ints) == apart:
-                split = self._makers[maker.input[0]]
-                if split.op_type == "Reshape":
-                    return split.input[0]  # as it was before the split
-            prefix = f"fused_{layer.number}_{part}"
-            turned = node("Transpose", [name], f"{prefix}_apart", perm=back)
-            return node("Reshape", [turned, JOINED], prefix)
+                return maker.input[0]  # as it was before
+            return node("Transpose", [name], f"{prefix}_{part}_rows", perm=back)
 
+        query = rows(layer.query, "query", HEADS_APART, HEADS_APART)
+        keys = rows(layer.keys, "keys", [0, 2, 3, 1], [0, 3, 1, 2])
+        values = rows(layer.values, "values", HEADS_APART, HEADS_APART)
+        query = node("Concat", [query, ONES], f"{prefix}_query_1", axis=-1)
+        keys = node("Concat", [keys, MASKS], f"{prefix}_keys_m", axis=-1)
         inputs = [
-            joined(layer.query, "query", [0, 2, 1, 3], [0, 2, 1, 3]),
-            joined(layer.keys, "keys", [0, 2, 3, 1], [0, 3, 1, 2]),
-            joined(layer.values, "values", [0, 2, 1, 3], [0, 2, 1, 3]),
+            node("Reshape", [heads_apart, JOINED], f"{prefix}_{part}")
+            for part, heads_apart in (("query", query), ("keys", keys), ("values", values))
         ]
-        branches = {
-            f"{branch}_branch": self._branch(layer, inputs, heads, padded=branch == "else")
-            for branch in ("then", "else")
-        }
-        node("If", [UNPADDED], layer.end.output[0], **branches)
-        return nodes
-
-    def _branch(
-        self, layer: _Attention, inputs: list[str], heads: int, *, padded: bool
-    ) -> onnx.GraphProto:
-        """Return the graph of a batch with or without padding."""
-        name = f"fused_{layer.number}_{'padded' if padded else 'unpadded'}"
-        attention = helper.make_node(
+        context = node(
             "MultiHeadAttention",
-            [*inputs, "", KEYS] if padded else inputs,
-            [name],
+            inputs,
+            f"{prefix}_context",
             domain=DOMAIN,
             num_heads=heads,
             scale=layer.scale,
-            mask_filter_value=MASKED_SCORE,
         )
-        nodes, result = [attention], name
-        if padded:  # a text without tokens has zeros
-            result = f"{name}_seen"
-            nodes += [
-                helper.make_node("Squeeze", [layer.seen, AXIS], [f"{name}_rows"]),
-                helper.make_node("Mul", [name, f"{name}_rows"], [result]),
-            ]
-        value = helper.make_tensor_value_info(result, TensorProto.FLOAT, None)
-        return helper.make_graph(nodes, name, [], [value])
+        # A text without tokens has zeros.
+        seen = node("Squeeze", [layer.seen, AXIS], f"{prefix}_seen")
+        node("Mul", [context, seen], layer.end.output[0])
+        return nodes
 
     def _taker(self, name: str, kind: str) -> NodeProto:
         """Return the one node of a kind that takes a value."""

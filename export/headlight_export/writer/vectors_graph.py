@@ -33,7 +33,7 @@ def vectors_alone(attend: onnx.ModelProto) -> onnx.ModelProto:
 def keep_needed(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> None:
     """Let a graph consist of those of these nodes that its outputs depend on."""
     needed = _needed(nodes, [value.name for value in graph.output])
-    _keep(graph.initializer, {name for node in needed for name in _inputs(node)})
+    _keep(graph.initializer, {name for node in needed for name in node.input})
     _keep(graph.value_info, {name for node in needed for name in node.output})
     del graph.node[:]
     graph.node.extend(needed)
@@ -65,14 +65,8 @@ def _needed(nodes: Iterable[onnx.NodeProto], outputs: Iterable[str]) -> list[onn
             node = onnx.NodeProto()
             node.CopyFrom(each)
             needed.append(node)
-            reachable.update(_inputs(node))
+            reachable.update(node.input)
     return needed[::-1]
-
-
-def _inputs(node: onnx.NodeProto) -> set[str]:
-    """Return the values that a node takes, also by the graphs of its branches."""
-    inner = (each for attribute in node.attribute for each in attribute.g.node)
-    return set(node.input).union(*(_inputs(each) for each in inner))
 
 
 def _keep(values: object, names: Iterable[str]) -> None:

@@ -8,7 +8,6 @@ from collections import Counter
 import numpy as np
 import onnx
 import onnxruntime
-
 import pytest
 
 from headlight.runtime.bundle.manifest_fields import MANIFEST

@@ -59,7 +59,7 @@ PRECISION ?= fp32
 DIR ?= dist
 
 tune: build/bundles/docs-rope/manifest.json ## find this machine's fastest options (a minute or two; BUNDLE=..., PRECISION=...)
-	$(PY) -m headlight_service.app.tuning --bundle $(BUNDLE) --precision $(PRECISION) --out $(TUNED)
+	$(PY) -m headlight tune $(BUNDLE) --precision $(PRECISION) --out $(TUNED)
 
 # GPU=1 ignores the options of `make tune`, which are for the CPU. That needs an environment of its own.
 demonstrated = $(if $(GPU),HEADLIGHT_PROVIDER=cuda .nox/gpu/bin/python,set -a; test ! -f $(TUNED) || . ./$(TUNED); set +a; $(PY)) -m headlight_model.demo --bundle build/bundles/docs-rope --reranker build/bundles/docs-rerank \

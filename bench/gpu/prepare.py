@@ -91,7 +91,7 @@ def _origin(name: str):  # type: ignore[no-untyped-def]  # of a package that is 
 def _write_unproven(out: Path, name: str) -> None:
     from headlight.outputs.registry import FLOORS  # noqa: PLC0415
     from headlight_export.parity.reference import Reference  # noqa: PLC0415
-    from headlight_export.precision.graph_files import write_precision  # noqa: PLC0415
+    from headlight_export.precision.graph_files import convertible, write_precision  # noqa: PLC0415
     from headlight_export.progress import silent  # noqa: PLC0415
     from headlight_export.writer.draft import put_in_place, save  # noqa: PLC0415
     from headlight_export.writer.fp32_parts import write_parts  # noqa: PLC0415
@@ -103,7 +103,7 @@ def _write_unproven(out: Path, name: str) -> None:
         draft.mkdir()
         floors = dict.fromkeys(FLOORS, 0.0)
         manifest = write_parts(draft, origin, Reference(origin.encoder), floors, silent)
-        exact = [g for g in manifest.graphs if g.precision == "fp32" and g.role != "head"]
+        exact = convertible(manifest.graphs)
         more = [
             graph for p in PRECISIONS for graph in write_precision(draft, exact, p, origin.encoder)
         ]

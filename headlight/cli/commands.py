@@ -1,4 +1,4 @@
-"""The command line: `headlight COMMAND`, except serve, export and verify.
+"""The command line: `headlight COMMAND`, except serve, export, verify and tune.
 
 Exit codes:
 
@@ -56,7 +56,7 @@ COMMANDS = {
         *("embed", "rerank", "classify", "compare", "attend", "heads", "tokens", "info", "models"),
     ),
     "be a service": ("serve", "export", "verify", "cache", "admin"),
-    "this machine": ("doctor", "completion"),
+    "this machine": ("doctor", "tune", "completion"),
 }
 FIRST = """first commands to try:
   headlight serve                                   # the shipped model

@@ -1,7 +1,7 @@
 """Entry point of the command `headlight`.
 
-`headlight serve`, `export`, `verify` and `info --resources` belong to other packages: the only
-upward imports. Each command loads its modules when it runs, because `headlight serve` sets
+`headlight serve`, `export`, `verify`, `tune` and `info --resources` belong to other packages: the
+only upward imports. Each command loads its modules when it runs, because `headlight serve` sets
 variables that gRPC reads on import.
 """
 
@@ -45,6 +45,11 @@ PARTS = {
         "headlight_export.verify",
         "headlight_export.verify_command",
         "compare a model with PyTorch, transformers and sentence-transformers",
+    ),
+    "tune": Part(
+        "headlight_service.app.tuning",
+        "headlight_service.app.tuning",
+        "find this machine's fastest options",
     ),
 }
 

@@ -156,6 +156,13 @@ def kept(
     return shape
 
 
+def forget() -> None:
+    """Remove what is kept, so that the next start measures."""
+    with contextlib.suppress(ModelSourceError, OSError):
+        for path in (cache_folder(os.environ) / FOLDER).glob("*.json"):
+            path.unlink(missing_ok=True)
+
+
 def _facts(shape: BatchShape) -> dict[str, object]:
     """Return what the log says of a shape, by the names of the options."""
     return {

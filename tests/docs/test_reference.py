@@ -42,7 +42,7 @@ def test_every_command_is_listed_with_its_help() -> None:
         *("embed", "rerank", "classify", "compare", "attend", "heads", "tokens", "info", "models"),
     ]
     others = [
-        *("serve", "export", "verify", "cache list", "cache remove"),
+        *("serve", "export", "verify", "tune", "cache list", "cache remove"),
         *("admin load", "admin unload", "admin alias", "admin list", "doctor", "completion"),
     ]
     assert names == clients + others

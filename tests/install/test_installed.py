@@ -105,5 +105,5 @@ def test_each_example_of_completion_works_once_its_extra_is_installed(
 def test_all_commands_are_here(shell: Shell) -> None:
     shown = shell.run("headlight --help")
     named = set(re.findall(r"^  ([a-z]+)  +\S", shown, re.MULTILINE)) - {"headlight"}
-    service = ("serve", "export", "verify", "cache", "admin")
+    service = ("serve", "export", "verify", "tune", "cache", "admin")
     assert named == {*ASKING, *SCORING, *service, "doctor", "completion"}

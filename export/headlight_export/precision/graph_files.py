@@ -11,6 +11,7 @@ import onnx
 from headlight.runtime.bundle.manifest import Graph
 from headlight_export.precision.conversion import convert
 from headlight_export.precision.quality import broken
+from headlight_export.writer.fused_attention import PLAIN
 from headlight_export.writer.weight_file import share_weights
 from headlight_model.encoder import Encoder
 
@@ -18,6 +19,15 @@ CPU, OPENVINO, CUDA = "cpu", "openvino", "cuda"
 # Precisions whose graphs CUDA has kernels for. bf16 graphs hold bfloat16 weights and compute in
 # float32, as everywhere.
 ON_CUDA = ("bf16", "fp16")
+
+
+def convertible(graphs: Sequence[Graph]) -> list[Graph]:
+    """Return the graphs that those of other precisions are made of: fp32, in plain operators."""
+    return [
+        graph
+        for graph in graphs
+        if graph.precision == "fp32" and graph.role != "head" and graph.form == PLAIN
+    ]
 
 
 def write_precision(
@@ -31,7 +41,7 @@ def write_precision(
 
     Args:
         draft: the bundle.
-        exact: its fp32 graphs.
+        exact: its graphs that are `convertible`.
         precision: one of headlight_export.precision.conversion.PRECISIONS.
         encoder: the model.
         kept: names of products that stay in fp32.

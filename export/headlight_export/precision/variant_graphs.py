@@ -15,7 +15,7 @@ from headlight.runtime.bundle.manifest import Graph, Manifest, TextSet, Toleranc
 from headlight.runtime.engine.batches import BATCH_TOKENS
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Floats
-from headlight_export.precision.graph_files import CPU, OPENVINO, write_precision
+from headlight_export.precision.graph_files import CPU, OPENVINO, convertible, write_precision
 from headlight_export.precision.layer_search import Measure, Search, layer_products, search
 from headlight_export.precision.quality import common_neighbours, mean_cosine, vectors
 from headlight_export.precision.sample_texts import (
@@ -45,9 +45,7 @@ class VariantGraphs:
         """Prepare for a draft of fp32 graphs; nothing is written yet."""
         self._draft, self._manifest, self._variants = draft, manifest, variants
         self._config = encoder.config
-        self._exact = [
-            graph for graph in manifest.graphs if graph.precision == "fp32" and graph.role != "head"
-        ]
+        self._exact = convertible(manifest.graphs)
         self._writers: dict[Variant, Callable[..., list[Graph]]] = {
             (provider, precision): functools.partial(
                 write_precision, draft, self._exact, precision, encoder

@@ -20,6 +20,7 @@ from headlight_export.precision.graph_files import CPU, CUDA, OPENVINO
 from headlight_export.precision.variants import SLACK
 from headlight_export.progress import TRACING, Progress
 from headlight_export.tokenizers.tokenizer_file import takes_pairs
+from headlight_export.writer.fused_attention import FUSED, PLAIN, with_fused_attention
 from headlight_export.writer.golden_answers import write_golden
 from headlight_export.writer.graphs import OPSET, trace
 from headlight_export.writer.head_graph import write_head
@@ -128,32 +129,48 @@ def _accepts(config: EncoderConfig, has_tokenizer: bool) -> tuple[str, ...]:
 
 def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Graph, ...]:
     progress(TRACING)
+    providers = (CPU, OPENVINO, CUDA)
     with WeightFile(draft / WEIGHT_FILE) as weights:
         attend = trace(encoder)
         weights.take(attend)
-        models = {"embed": vectors_alone(attend), "attend": attend}
-        graphs = [_write_graph(draft, role, model, weights) for role, model in models.items()]
+        embed = vectors_alone(attend)
+        fused = with_fused_attention(embed, encoder.config)
+        rest = providers if fused is None else (OPENVINO, CUDA)
+        plain = [
+            _write_graph(draft, "embed", PLAIN, embed, weights, rest),
+            _write_graph(draft, "attend", PLAIN, attend, weights, providers),
+        ]
+        graphs = list(plain)
+        if fused is not None:
+            graphs.append(_write_graph(draft, "embed", FUSED, fused, weights, (CPU,)))
     # OpenVINO rounds by itself: its bfloat16 needs no file of its own.
     return (
         *graphs,
-        *(dataclasses.replace(graph, precision="bf16", providers=(OPENVINO,)) for graph in graphs),
-        *write_head(draft, encoder, (CPU, OPENVINO, CUDA)),
+        *(dataclasses.replace(graph, precision="bf16", providers=(OPENVINO,)) for graph in plain),
+        *write_head(draft, encoder, providers),
     )
 
 
-def _write_graph(draft: Path, role: str, model: onnx.ModelProto, weights: WeightFile) -> Graph:
+def _write_graph(
+    draft: Path,
+    role: str,
+    form: str,
+    model: onnx.ModelProto,
+    weights: WeightFile,
+    providers: tuple[str, ...],
+) -> Graph:
     weights.take(model)
-    file = f"{role}.onnx"
+    file = f"{role}.onnx" if form == PLAIN else f"{role}.{form}.onnx"
     onnx.save(model, draft / file)
     return Graph(
         role=role,
-        form="decomposed",
+        form=form,
         precision=PRECISION,
         file=file,
         weights=(WEIGHT_FILE,),
         inputs=tuple(value.name for value in model.graph.input),
         outputs=tuple(value.name for value in model.graph.output),
-        providers=(CPU, OPENVINO, CUDA),
+        providers=providers,
     )
 
 

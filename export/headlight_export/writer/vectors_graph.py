@@ -26,13 +26,17 @@ def vectors_alone(attend: onnx.ModelProto) -> onnx.ModelProto:
     graph = model.graph
     _keep(graph.output, ROWS)
     _keep(graph.input, INPUTS)
-    nodes = _needed(_without_head_mask(graph.node), [value.name for value in graph.output])
-    used = {name for node in nodes for name in node.input}
-    _keep(graph.initializer, used)
-    _keep(graph.value_info, {name for node in nodes for name in node.output})
-    del graph.node[:]
-    graph.node.extend(nodes)
+    keep_needed(graph, _without_head_mask(graph.node))
     return model
+
+
+def keep_needed(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> None:
+    """Let a graph consist of those of these nodes that its outputs depend on."""
+    needed = _needed(nodes, [value.name for value in graph.output])
+    _keep(graph.initializer, {name for node in needed for name in node.input})
+    _keep(graph.value_info, {name for node in needed for name in node.output})
+    del graph.node[:]
+    graph.node.extend(needed)
 
 
 def _without_head_mask(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:
@@ -53,11 +57,13 @@ def _without_head_mask(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:
     return kept
 
 
-def _needed(nodes: list[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx.NodeProto]:
-    """Return the nodes that the outputs depend on, in their order."""
+def _needed(nodes: Iterable[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx.NodeProto]:
+    """Return copies of the nodes that the outputs depend on, in their order."""
     reachable, needed = set(outputs), []
-    for node in reversed(nodes):
-        if not reachable.isdisjoint(node.output):
+    for each in reversed(list(nodes)):
+        if not reachable.isdisjoint(each.output):
+            node = onnx.NodeProto()
+            node.CopyFrom(each)
             needed.append(node)
             reachable.update(node.input)
     return needed[::-1]

@@ -34,8 +34,8 @@ from headlight.model_store.model_source import ModelSourceError
 
 EXAMPLES = ("headlight doctor", "headlight doctor --format json")
 TUNING = (
-    "`make tune` in a clone, or `python -m headlight_service.app.tuning --bundle BUNDLE`, finds "
-    "the fastest options of a service here; the precision is never tuned"
+    "`headlight tune BUNDLE` finds the fastest options of a service here; the precision is "
+    "never tuned"
 )
 NO_MODEL = (
     "no model is here to try; `headlight serve BUNDLE --check` runs the golden inputs of a bundle"

@@ -41,13 +41,18 @@ class Graph:
     """One ONNX file: its role, form and precision, and the providers that it was made for."""
 
     role: str  # "embed", "attend" or "head"
-    form: str  # "decomposed": attention as MatMul, Add, Softmax, MatMul
+    form: str  # of attention: "decomposed" (MatMul, Add, Softmax, MatMul) or "fused"
     precision: str
     file: str
     weights: tuple[str, ...]  # external data files it refers to
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     providers: tuple[str, ...]
+
+    @property
+    def fused(self) -> bool:
+        """Whether attention is one operator, which holds no maps of length x length."""
+        return self.form == "fused"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -126,7 +126,10 @@ def resources_of(config: Config, manifest: Manifest, cpus: int) -> Resources:
     streams, threads = _workers(config, provider, cpus)
     attend = config.attention == "on" and manifest.attends
     batches = batches_at_once(streams, provider)
-    text = text_bytes(manifest.architecture, manifest.max_length, provider, attend=attend)
+    fused = manifest.graph("embed", provider, config.precision).fused
+    text = text_bytes(
+        manifest.architecture, manifest.max_length, provider, attend=attend, fused=fused
+    )
     weights = weight_bytes(manifest, provider, config.precision)
     return Resources(
         cpus=cpus,

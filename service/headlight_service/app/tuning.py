@@ -1,6 +1,7 @@
-"""Tuning: `python -m headlight_service.app.tuning --bundle B` finds this machine's fastest options.
+"""Tuning: `headlight tune BUNDLE` finds this machine's fastest options.
 
-It measures with the service's queue. Only time is tuned: the precision stays as given, since it
+What `headlight serve` chooses by itself at its start is chosen anew, and measured beside them. It
+measures with the service's queue. Only time is tuned: the precision stays as given, since it
 changes numbers. Each choice is made with the others held: first provider and threads, then tokens
 of a batch, then the rounding of lengths. Contestants take turns, so that other load slows them
 alike.
@@ -20,9 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
+from headlight.command_parser import CommandParser, examples_text
 from headlight.errors import BundleError, DeviceFull, HeadlightError
 from headlight.runtime import EncodeItem, Runtime, Selection
-from headlight.runtime.batch_shape import USUAL
+from headlight.runtime.batch_shape import USUAL, forget
 from headlight.runtime.providers.provider_choice import PRECISIONS, PROVIDERS
 from headlight.runtime.providers.worker_layout import share, usable_cpus
 from headlight_service.config.options import Config
@@ -36,6 +38,10 @@ BATCH_TOKENS = (128, 256, 512, 1024, 2048)
 ROUND_LENGTHS = (1, 8, 16)
 WORTH = 0.97  # of the best: this share of the speed is enough, for less waiting or less memory
 LANE = LaneKey("", "embed")
+EXAMPLES = (
+    "headlight tune build/bundles/docs-rope",
+    "headlight tune my-bundle --precision bf16 --out tuned.env",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +102,22 @@ class Machine:
                 continue
             ways = [(1, cpus)] if provider == "cuda" else pairs  # threads compute nothing there
             options += [Options(provider, streams, threads) for streams, threads in ways]
+        return options
+
+    def starts(self) -> list[Options]:
+        """Return what the service chooses by itself at a start, chosen anew, on each provider."""
+        forget()
+        options = []
+        for provider in dict.fromkeys(known.provider for known in self._runtimes):
+            runtime = Runtime(
+                self._bundle, provider=provider, precision=self._precision, attend=False
+            )
+            workers, engine = runtime.workers, runtime.engine
+            multiple = engine.rounding.multiple
+            options.append(
+                Options(provider, workers.streams, workers.threads, engine.batch_tokens, multiple)
+            )
+            runtime.close()
         return options
 
     def measure(self, contestants: Sequence[Options]) -> dict[Options, float]:
@@ -194,17 +216,15 @@ def tune(machine: Machine) -> tuple[Options, dict[Options, float]]:
     return chosen, rates
 
 
-def main() -> int:
-    """Tune, write the options, and return the exit code.
-
-    0: written; 2: the bundle or an option is at fault.
-    """
-    parser = argparse.ArgumentParser(
-        prog="python -m headlight_service.app.tuning",
-        description="Find this machine's fastest options.",
+def command_parser() -> argparse.ArgumentParser:
+    """Return the parser of `headlight tune`."""
+    parser = CommandParser(
+        prog="headlight tune",
+        description="Find this machine's fastest options, in a minute or two.",
+        epilog=examples_text(EXAMPLES),
     )
     parser.add_argument(
-        "--bundle", type=Path, required=True, help="directory of the model that will be served"
+        "bundle", type=Path, metavar="BUNDLE", help="directory of the model that will be served"
     )
     parser.add_argument(
         "--precision",
@@ -213,7 +233,7 @@ def main() -> int:
         help="that will be served; it is not tuned",
     )
     parser.add_argument(
-        "--out", type=Path, required=True, help="file of environment variables to write"
+        "--out", type=Path, metavar="FILE", help="write the options as environment variables"
     )
     parser.add_argument(
         "--seconds",
@@ -224,24 +244,35 @@ def main() -> int:
     parser.add_argument(
         "--rounds", type=int, default=3, help="of which the median counts (default 3)"
     )
-    options = parser.parse_args()
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Tune, show the table, write the options, and return the exit code.
+
+    0: done; 2: the bundle or an option is at fault.
+    """
+    options = command_parser().parse_args(arguments)
+    machine = Machine(options.bundle, options.precision, options.seconds, options.rounds)
     try:
-        chosen, rates = tune(
-            Machine(options.bundle, options.precision, options.seconds, options.rounds)
-        )
+        chosen, rates = tune(machine)
+        starts = machine.starts()
+        last = machine.measure(list(dict.fromkeys([*starts, chosen])))
     except HeadlightError as error:
         print(f"tune: {error}", file=sys.stderr)
         return 2
     for each, rate in rates.items():
-        print(f"{rate:8.0f} texts/s  {each}{'   <- chosen' if each == chosen else ''}")
+        print(f"{rate:8.0f} texts/s  {each}")
+    print("once more, beside what the service chooses at its start:")
+    for each, rate in last.items():
+        marks = {"as it starts": each in starts, "chosen": each == chosen}
+        print(f"{rate:8.0f} texts/s  {each}  <- {', '.join(mark for mark in marks if marks[mark])}")
     variables = chosen.variables() | {"HEADLIGHT_PRECISION": options.precision}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(
-        "".join(f"{name}={value}\n" for name, value in variables.items()), encoding="utf-8"
-    )
-    print(f"wrote {options.out}: give it to the service as its environment")
+    lines = "".join(f"{name}={value}\n" for name, value in variables.items())
+    if options.out is None:
+        print(f"environment of the service:\n{lines}", end="")
+    else:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(lines, encoding="utf-8")
+        print(f"wrote {options.out}: give it to the service as its environment")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

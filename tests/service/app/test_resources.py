@@ -35,7 +35,7 @@ def test_each_option_counts_for_its_part(bundle_path: Path) -> None:
     assert changed(max_output_bytes=96 * MIB) == {"answers": 192 * MIB}
     assert changed(max_queue_bytes=32 * MIB) == {"requests": 32 * MIB}
     assert changed(streams=1) == {"texts": 2 * text}
-    vectors = text_bytes(manifest.architecture, 2048, "cpu", attend=False)
+    vectors = text_bytes(manifest.architecture, 2048, "cpu", attend=False, fused=True)
     assert changed(attention="off")["texts"] == 4 * vectors < 4 * text
     fused = text_bytes(manifest.architecture, 2048, "openvino", attend=True)
     openvino = changed(provider="openvino")

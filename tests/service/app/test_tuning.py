@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -85,46 +84,30 @@ def test_the_service_reads_the_tuned_settings(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "folder" / "tuned.env"
-    arguments = [
-        "--bundle",
-        str(bundle_path),
-        "--out",
-        str(out),
-        "--seconds",
-        "0.01",
-        "--rounds",
-        "1",
-    ]
-    monkeypatch.setattr(sys, "argv", ["tune", *arguments])
+    arguments = [str(bundle_path), "--out", str(out), "--seconds", "0.01", "--rounds", "1"]
     monkeypatch.setattr(tuning, "BATCH_TOKENS", (64, 512))
-    assert main() == 0
+    monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path / "cache"))
+    assert main(arguments) == 0
     variables = dict(line.split("=") for line in out.read_text(encoding="utf-8").splitlines())
     config = Config.parse(["--bundle", str(bundle_path)], variables)
     assert variables["HEADLIGHT_PRECISION"] == "fp32"
     assert config.batch_tokens in (64, 512)
     runtime = load(config)
     assert (runtime.provider, runtime.workers.streams) == (config.provider, config.streams)
-    told = capsys.readouterr().out
-    assert told.count("<- chosen") == 1
-    assert f"wrote {out}" in told
+    lines = capsys.readouterr().out.splitlines()
+    [begin] = [at for at, line in enumerate(lines) if line.startswith("once more")]
+    last = lines[begin + 1 : -1]
+    assert sum("chosen" in line for line in last) == 1
+    assert {line.split()[2] for line in last if "as it starts" in line} == {"cpu,", "openvino,"}
+    assert lines[-1].startswith(f"wrote {out}")
 
 
 def test_a_precision_that_no_provider_has_is_an_error(
     bundle_path: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = [
-        "--bundle",
-        str(bundle_path),
-        "--out",
-        str(tmp_path / "out"),
-        "--precision",
-        "int8",
-    ]
-    monkeypatch.setattr(sys, "argv", ["tune", *arguments])
-    assert main() == 2
+    assert main([str(bundle_path), "--out", str(tmp_path / "out"), "--precision", "int8"]) == 2
     told = capsys.readouterr()
     assert "cpu is left out: no embed graph for cpu/int8" in told.out
     assert "no provider has this precision here" in told.err

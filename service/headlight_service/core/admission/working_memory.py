@@ -26,8 +26,13 @@ MAPS = {"cpu": (4, 4, 1), "openvino": (1, 3, 4), "cuda": (0, 0, 1)}
 # The same of what position schemes add to scores of each head.
 BIAS_MAPS = {"alibi": 2, "disentangled": 8, "relative": 2}
 
+# Vectors float32 [width] for each token that such a batch holds where attention is fused.
+FUSED_ROWS = 16
 
-def text_bytes(architecture: Architecture, length: int, provider: str, *, attend: bool) -> int:
+
+def text_bytes(
+    architecture: Architecture, length: int, provider: str, *, attend: bool, fused: bool = False
+) -> int:
     """Return the most bytes that a text takes to compute, in addition to twice its answer.
 
     Args:
@@ -35,7 +40,10 @@ def text_bytes(architecture: Architecture, length: int, provider: str, *, attend
         length: length of the text in tokens.
         provider: the provider that computes.
         attend: whether attention can be requested, too.
+        fused: whether the graph of vectors holds no maps: `Graph.fused`.
     """
+    if fused and not attend:
+        return FUSED_ROWS * 4 * architecture.dim * length
     vectors, attention, layer = MAPS[provider]
     maps = attention + layer * architecture.layers if attend else vectors
     if provider != "cuda":
@@ -74,7 +82,10 @@ def warn_if_short(runtime: Runtime, limit: int | None) -> None:
         return
     manifest, provider = runtime.bundle.manifest, runtime.provider
     attend = "attend" in runtime.graph_roles
-    text = text_bytes(manifest.architecture, manifest.max_length, provider, attend=attend)
+    fused = manifest.graph("embed", provider, runtime.precision).fused
+    text = text_bytes(
+        manifest.architecture, manifest.max_length, provider, attend=attend, fused=fused
+    )
     batches = batches_at_once(runtime.workers.streams, provider)
     resident = resident_bytes()
     if resident + batches * text <= limit:

@@ -56,6 +56,18 @@ def test_the_estimate_is_at_least_the_measurement_and_not_a_multiple(
     )
 
 
+@pytest.mark.parametrize(("positions", "grown"), [("learned", 112), ("rope", 98)])
+def test_fused_attention_grows_with_the_length_alone(positions: str, grown: int) -> None:
+    architecture = dataclasses.replace(ARCHITECTURE, positions=positions, heads=16, dim=1024)
+
+    def estimate(length: int, *, attend: bool) -> int:
+        return text_bytes(architecture, length, "cpu", attend=attend, fused=True)
+
+    assert grown * MIB <= estimate(2048, attend=False) < 1.5 * grown * MIB
+    assert estimate(8192, attend=False) == 4 * estimate(2048, attend=False)
+    assert estimate(2048, attend=True) == text_bytes(architecture, 2048, "cpu", attend=True)
+
+
 def test_concurrent_batches_include_bulk_except_with_openvino() -> None:
     assert [batches_at_once(4, provider) for provider in ("cpu", "openvino")] == [8, 4]
 

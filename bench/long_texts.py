@@ -29,6 +29,7 @@ FOLDER = Path("build/long-texts")
 FORMS = {"plain": "cpu", "fused": "cpu", "OpenVINO, plain": "openvino"}
 LENGTHS = (512, 2048, 8192)
 LARGEST_MAPS = 8 << 30  # bytes of four maps, beyond which plain operators are not tried
+PACKAGES = ("onnxruntime", "openvino", "numpy")
 SHORT, VOCABULARY = 16, 1000
 # Name: positions, width, heads, width of the feed-forward network.
 MODELS = {
@@ -126,7 +127,7 @@ def main() -> None:
         [
             "# Memory of long texts",
             "",
-            f"`{command('bench.long_texts')}` on {machine('onnxruntime', 'openvino', 'numpy')}.",
+            f"`{command('bench.long_texts')}` on {machine(PACKAGES)}.",
             f"One text alone, fp32, one thread, random weights of 2 layers; medians of "
             f"{arguments.rounds} fresh",
             f"processes. Other programs took {others.share():.0%} of the CPUs.",

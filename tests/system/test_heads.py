@@ -17,16 +17,13 @@ from tests.system.processes import Service
 PREVIOUS, NEXT = (0, 0), (0, 1)
 SAME, BRACKET = (1, 0), (2, 0)
 TEXTS = [
-    "def read_lines(path): return open(path).read().splitlines()",
-    "Return the sum of all elements of the iterable, starting at the value of start.",
-    (
-        'def join(a, *p): """Join two or more pathname components, '
-        'inserting / as needed.""" return sep.join(p)'
-    ),
-    (
-        "for name in os.listdir(path): full = os.path.join(path, name); if "
-        "os.path.isdir(full): walk(full)"
-    ),
+    "def count(path):\n    total = 0\n    for line in open(path):\n"
+    "        total += int(line.split()[0])\n    return total\n",
+    "class Stack:\n    def __init__(self, items):\n        self.items = list(items)\n\n"
+    "    def push(self, item):\n        self.items.append(item)\n        return len(self.items)\n",
+    "def merge(first, second):\n    result = dict(first)\n"
+    "    for key, value in second.items():\n        result[key] = value\n    return result\n",
+    "names = [each.name for each in users]\nif names:\n    print(names[0], len(names))\n",
 ]
 
 

@@ -254,22 +254,21 @@ TAMPERINGS = [
     Tampering("not a bundle", MANIFEST, lambda b: (b / MANIFEST).unlink()),
 ]
 
+FUSED = "embed.fused.onnx"  # the graph of vectors on CPUs, the third of the manifest
 # All digests match, and every file is valid by itself: only opening and running them shows
 # that they do not fit.
 MISFITS = [
-    Tampering("another width", "embed.onnx", lambda b: add(b, "dim", 1)),
+    Tampering("another width", FUSED, lambda b: add(b, "dim", 1)),
     Tampering("one head less", "attend.onnx", lambda b: add(b, "heads", -1)),
     Tampering("one layer more", "attend.onnx", lambda b: add(b, "layers", 1)),
     Tampering("one layer less", "golden.npz", lambda b: add(b, "layers", -1)),
-    Tampering("a larger vocabulary", "embed.onnx", lambda b: add(b, "vocab_size", 1)),
+    Tampering("a larger vocabulary", FUSED, lambda b: add(b, "vocab_size", 1)),
     Tampering("a smaller vocabulary", "tokenizer.json", lambda b: add(b, "vocab_size", -1)),
-    Tampering(
-        "outputs there are not", "embed.onnx", lambda b: set_value(b, "graphs.0.outputs", ["x"])
-    ),
+    Tampering("outputs there are not", FUSED, lambda b: set_value(b, "graphs.2.outputs", ["x"])),
     Tampering(
         "inputs there are not",
-        "embed.onnx",
-        lambda b: set_value(b, "graphs.0.inputs", ["ids", "mask", "x"]),
+        FUSED,
+        lambda b: set_value(b, "graphs.2.inputs", ["ids", "mask", "x"]),
     ),
     Tampering(
         "golden answers of another shape",
@@ -291,10 +290,10 @@ MISFITS = [
         "golden.npz",
         lambda b: change_golden(b, "pooled_0", lambda a: a.astype(str)),
     ),
-    Tampering("another pooled width", "embed.onnx", lambda b: add(b, "pooled_dim", 1)),
+    Tampering("another pooled width", FUSED, lambda b: add(b, "pooled_dim", 1)),
     Tampering(
         "prompts not to be pooled",
-        "embed.onnx",
+        FUSED,
         lambda b: set_value(b, "include_prompt", value=False),
     ),
     Tampering(

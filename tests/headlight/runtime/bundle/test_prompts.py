@@ -148,11 +148,11 @@ def pooling_bundle(bundle: Path, target: Path) -> Path:
     ]
     graph = helper.make_graph(nodes, "embed", [ids, mask, pool], [pooled, tokens], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    onnx.save(model, target / "embed.onnx")
-    relist(target, "embed.onnx")
-    set_value(target, "graphs.0.inputs", ["ids", "mask", "pool_mask"])
-    set_value(target, "graphs.0.outputs", ["pooled", "tokens"])
-    set_value(target, "graphs.0.weights", [])
+    onnx.save(model, target / "embed.fused.onnx")  # the third graph of the manifest
+    relist(target, "embed.fused.onnx")
+    set_value(target, "graphs.2.inputs", ["ids", "mask", "pool_mask"])
+    set_value(target, "graphs.2.outputs", ["pooled", "tokens"])
+    set_value(target, "graphs.2.weights", [])
     set_value(target, "normalize", value=False)
     return target
 

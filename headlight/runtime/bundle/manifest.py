@@ -49,11 +49,6 @@ class Graph:
     outputs: tuple[str, ...]
     providers: tuple[str, ...]
 
-    @property
-    def fused(self) -> bool:
-        """Whether attention is one operator, which holds no maps of length x length."""
-        return self.form == "fused"
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tolerance:
@@ -160,6 +155,14 @@ class Manifest:
         raise BundleError(
             f"no {role} graph for {provider}/{precision}; "
             f"the bundle has {', '.join(map('/'.join, self.variants))}"
+        )
+
+    def fused(self, provider: str, precision: str) -> bool:
+        """Return whether vectors are computed without maps of length x length."""
+        return any(
+            (graph.role, graph.form, graph.precision) == ("embed", "fused", precision)
+            and provider in graph.providers
+            for graph in self.graphs
         )
 
     def head(self, provider: str) -> Graph | None:

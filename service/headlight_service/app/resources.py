@@ -126,7 +126,7 @@ def resources_of(config: Config, manifest: Manifest, cpus: int) -> Resources:
     streams, threads = _workers(config, provider, cpus)
     attend = config.attention == "on" and manifest.attends
     batches = batches_at_once(streams, provider)
-    fused = manifest.graph("embed", provider, config.precision).fused
+    fused = manifest.fused(provider, config.precision)
     text = text_bytes(
         manifest.architecture, manifest.max_length, provider, attend=attend, fused=fused
     )

@@ -40,7 +40,7 @@ def text_bytes(
         length: length of the text in tokens.
         provider: the provider that computes.
         attend: whether attention can be requested, too.
-        fused: whether the graph of vectors holds no maps: `Graph.fused`.
+        fused: whether the graph of vectors holds no maps: `Manifest.fused`.
     """
     if fused and not attend:
         return FUSED_ROWS * 4 * architecture.dim * length
@@ -82,7 +82,7 @@ def warn_if_short(runtime: Runtime, limit: int | None) -> None:
         return
     manifest, provider = runtime.bundle.manifest, runtime.provider
     attend = "attend" in runtime.graph_roles
-    fused = manifest.graph("embed", provider, runtime.precision).fused
+    fused = manifest.fused(provider, runtime.precision)
     text = text_bytes(
         manifest.architecture, manifest.max_length, provider, attend=attend, fused=fused
     )

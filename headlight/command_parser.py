@@ -78,3 +78,11 @@ class CommandParser(argparse.ArgumentParser):
         *others, last = choices
         either = f"{', '.join(others)} or {last}" if others else last
         raise argparse.ArgumentError(action, f"is {value!r}; choose {either}{hint}")
+
+
+def positive(text: str) -> int:
+    """Parse a whole number from 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be a whole number from 1")
+    return number

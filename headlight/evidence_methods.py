@@ -48,8 +48,13 @@ class MethodTraits:
 
     def takes(self, option: str) -> bool:
         """Return whether it takes an option of `EvidenceSpec`, by its name."""
-        traits = (self.distinct, self.sums, self.query, self.encodes)
-        return dict(zip(METHOD_OPTIONS, traits, strict=True))[option]
+        options = {
+            "distinct": self.distinct,
+            "per_token": self.sums,
+            "query_units": self.query,
+            "max_encodings": self.encodes,
+        }
+        return options[option]
 
 
 # Of models that are compared by sparse vectors, and by many vectors of each text.

@@ -28,7 +28,7 @@ from headlight.cli.admin_command import add_admin
 from headlight.cli.attention.attend_command import add_attend
 from headlight.cli.attention.heads_command import add_heads
 from headlight.cli.cache_command import add_cache
-from headlight.cli.compare.compare_command import add_compare, positive
+from headlight.cli.compare.compare_command import add_compare
 from headlight.cli.completion_command import add_completion
 from headlight.cli.doctor.doctor_command import add_doctor
 from headlight.cli.embed.embed_command import add_embed
@@ -48,7 +48,7 @@ from headlight.cli.shared_options import (
     command,
     connect,
 )
-from headlight.command_parser import CommandParser
+from headlight.command_parser import CommandParser, positive
 from headlight.errors import HeadlightError, InvalidInput
 
 COMMANDS = {

@@ -142,11 +142,15 @@ class Suite(Generic[D]):
     def check(self, name: str, source: str) -> Callable[[Callable[[D], str]], Callable[[D], str]]:
         """Return a decorator that adds a check."""
 
-        def add(run: Callable[[D], str]) -> Callable[[D], str]:
-            self.checks.append(Check(name, source, run))
+        def added(run: Callable[[D], str]) -> Callable[[D], str]:
+            self.add(name, source, run)
             return run
 
-        return add
+        return added
+
+    def add(self, name: str, source: str, run: Callable[[D], str]) -> None:
+        """Add a check."""
+        self.checks.append(Check(name, source, run))
 
 
 def require(condition: object, reason: str) -> None:

@@ -227,14 +227,8 @@ def order(api: Cohere) -> str:
     return checks.order_kept(api)
 
 
-@COHERE.check("single-list", f"{EMBED}: texts")
-def single_list(api: Cohere) -> str:
-    return checks.single_equals_list(api)
-
-
-@COHERE.check("concurrent-callers", "cohere-python, AsyncClientV2")
-def concurrent_callers(api: Cohere) -> str:
-    return checks.concurrent_callers(api)
+COHERE.add("single-list", f"{EMBED}: texts", checks.single_equals_list)
+COHERE.add("concurrent-callers", "cohere-python, AsyncClientV2", checks.concurrent_callers)
 
 
 @COHERE.check("truncate-none", f"{EMBED}: truncate NONE returns an error")
@@ -403,11 +397,7 @@ def token(api: Cohere) -> str:
     return refused(api.server.request("POST", "/v2/embed", body, wrong), (401,), "a wrong token")
 
 
-@COHERE.check("cancellation", "cohere-python, timeout closes the connection")
-def cancellation(api: Cohere) -> str:
-    return checks.cancellation(api)
-
-
-@COHERE.check("overload", f"{ERRORS}: 429; cohere-python, core/http_client.py: retry-after")
-def overload(api: Cohere) -> str:
-    return checks.overload(api)
+COHERE.add("cancellation", "cohere-python, timeout closes the connection", checks.cancellation)
+COHERE.check("overload", f"{ERRORS}: 429; cohere-python, core/http_client.py: retry-after")(
+    checks.overload
+)

@@ -195,19 +195,9 @@ def raw_bytes(api: Oip) -> str:
     return f"the same as typed values; within {largest:.2g}"
 
 
-@OIP.check("order", f"{PROTOCOL}: Tensor Data, row-major")
-def order(api: Oip) -> str:
-    return checks.order_kept(api)
-
-
-@OIP.check("single-list", f"{PROTOCOL}: shape")
-def single_list(api: Oip) -> str:
-    return checks.single_equals_list(api)
-
-
-@OIP.check("concurrent-callers", "tritonclient, async_infer")
-def concurrent_callers(api: Oip) -> str:
-    return checks.concurrent_callers(api)
+OIP.add("order", f"{PROTOCOL}: Tensor Data, row-major", checks.order_kept)
+OIP.add("single-list", f"{PROTOCOL}: shape", checks.single_equals_list)
+OIP.add("concurrent-callers", "tritonclient, async_infer", checks.concurrent_callers)
 
 
 @OIP.check("outputs", f"{PROTOCOL}: Request Output")
@@ -322,11 +312,7 @@ def token(api: Oip) -> str:
     return refused(answer, (401, 403), "a wrong token")
 
 
-@OIP.check("cancellation", "tritonclient, cancel() of a call")
-def cancellation(api: Oip) -> str:
-    return checks.cancellation(api)
-
-
-@OIP.check("overload", "Triton: UNAVAILABLE; others: RESOURCE_EXHAUSTED, 429 and 503")
-def overload(api: Oip) -> str:
-    return checks.overload(api)
+OIP.add("cancellation", "tritonclient, cancel() of a call", checks.cancellation)
+OIP.check("overload", "Triton: UNAVAILABLE; others: RESOURCE_EXHAUSTED, 429 and 503")(
+    checks.overload
+)

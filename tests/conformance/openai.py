@@ -216,9 +216,7 @@ def token_ids(api: OpenAI) -> str:
     return "a list of ids is one input, lists of ids are several"
 
 
-@OPENAI.check("order", f"{RESPONSE}: index")
-def order(api: OpenAI) -> str:
-    return checks.order_kept(api)
+OPENAI.add("order", f"{RESPONSE}: index", checks.order_kept)
 
 
 @OPENAI.check("single-list", f"{REFERENCE}: input is a text or a list")
@@ -229,14 +227,8 @@ def single_list(api: OpenAI) -> str:
     return checks.single_equals_list(api)
 
 
-@OPENAI.check("unit-length", "OpenAI guide, Embeddings: normalized to length 1")
-def unit_length(api: OpenAI) -> str:
-    return checks.unit_length(api)
-
-
-@OPENAI.check("concurrent-callers", "openai-python, AsyncOpenAI")
-def concurrent_callers(api: OpenAI) -> str:
-    return checks.concurrent_callers(api)
+OPENAI.add("unit-length", "OpenAI guide, Embeddings: normalized to length 1", checks.unit_length)
+OPENAI.add("concurrent-callers", "openai-python, AsyncOpenAI", checks.concurrent_callers)
 
 
 @OPENAI.check("too-long", f"{REFERENCE}: input must not exceed the model's tokens")
@@ -341,11 +333,7 @@ def token(api: OpenAI) -> str:
     return "a wrong token: 401"
 
 
-@OPENAI.check("cancellation", "openai-python, timeout and a cancelled task close the connection")
-def cancellation(api: OpenAI) -> str:
-    return checks.cancellation(api)
-
-
-@OPENAI.check("overload", f"{GUIDE}: 429; {CLIENT}: _parse_retry_after_header")
-def overload(api: OpenAI) -> str:
-    return checks.overload(api)
+OPENAI.check("cancellation", "openai-python, timeout and a cancelled task close the connection")(
+    checks.cancellation
+)
+OPENAI.add("overload", f"{GUIDE}: 429; {CLIENT}: _parse_retry_after_header", checks.overload)

@@ -94,14 +94,14 @@ def section(dialect: str, title: str, runs: Sequence[dict[str, Any]]) -> str:
     servers = [each["server"] for each in runs]
     columns = [*servers, *NOT_RUN.get(dialect, ())]
     rows = [f"| check | source | {' | '.join(columns)} |", "|---|---|" + "---|" * len(columns)]
-    found = [{each["name"]: each for each in run["checks"]} for run in runs]
+    by_server = [{each["name"]: each for each in run["checks"]} for run in runs]
     for check in suite.checks:
-        cells = [results[check.name]["outcome"] for results in found if check.name in results]
+        cells = [results[check.name]["outcome"] for results in by_server if check.name in results]
         cells += ["not run"] * (len(columns) - len(cells))
         rows.append(f"| {check.name} | {check.source} | {' | '.join(cells)} |")
     reasons = [
         f"| {server} | {each['name']} | {each['outcome']} | `{quotable(each['reason'])}` |"
-        for server, results in zip(servers, found, strict=True)
+        for server, results in zip(servers, by_server, strict=True)
         for each in results.values()
         if each["outcome"] in ("fail", "not offered")
     ]

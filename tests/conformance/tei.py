@@ -141,9 +141,7 @@ def root(api: Tei) -> str:
     return f"the same as /embed; within {same(api, rows, api.vectors(TEXTS), '/ and /embed'):.2g}"
 
 
-@TEI.check("order", f"{TYPES}: EmbedResponse")
-def order(api: Tei) -> str:
-    return checks.order_kept(api)
+TEI.add("order", f"{TYPES}: EmbedResponse", checks.order_kept)
 
 
 @TEI.check("single-list", f"{TYPES}: Input")
@@ -153,14 +151,8 @@ def single_list(api: Tei) -> str:
     return checks.single_equals_list(api)
 
 
-@TEI.check("concurrent-callers", f"{HUB}, AsyncInferenceClient")
-def concurrent_callers(api: Tei) -> str:
-    return checks.concurrent_callers(api)
-
-
-@TEI.check("unit-length", f"{TYPES}: normalize is true by default")
-def unit_length(api: Tei) -> str:
-    return checks.unit_length(api)
+TEI.add("concurrent-callers", f"{HUB}, AsyncInferenceClient", checks.concurrent_callers)
+TEI.add("unit-length", f"{TYPES}: normalize is true by default", checks.unit_length)
 
 
 @TEI.check("normalize-false", f"{TYPES}: normalize")
@@ -437,11 +429,5 @@ def token(api: Tei) -> str:
     return refused(api.server.request("POST", "/embed", body, wrong), (401,), "a wrong token")
 
 
-@TEI.check("cancellation", f"{HUB}: timeout closes the connection")
-def cancellation(api: Tei) -> str:
-    return checks.cancellation(api)
-
-
-@TEI.check("overload", f"{ERRORS}: Overloaded 429")
-def overload(api: Tei) -> str:
-    return checks.overload(api)
+TEI.add("cancellation", f"{HUB}: timeout closes the connection", checks.cancellation)
+TEI.add("overload", f"{ERRORS}: Overloaded 429", checks.overload)

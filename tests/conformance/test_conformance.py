@@ -500,9 +500,9 @@ def test_each_check_fails_on_a_server_that_breaks_its_promise(server: str) -> No
     left = {each.name for each in DIALECTS[dialect][0].checks} - NOT_APPLICABLE.get(server, set())
     for fault, names in FAULTS[server]():
         checks = [each for each in names.split() if each not in NOT_APPLICABLE.get(server, ())]
-        found = outcomes(server, fault, tuple(checks))
-        assert found == dict.fromkeys(checks, Outcome.FAIL), fault
-        left -= found.keys()
+        results = outcomes(server, fault, tuple(checks))
+        assert results == dict.fromkeys(checks, Outcome.FAIL), fault
+        left -= results.keys()
     assert left == set(), "no fault breaks these"
 
 

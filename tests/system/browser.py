@@ -170,6 +170,14 @@ class Browser:
         found: str = self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")
         return found
 
+    def texts(self, selector: str) -> list[str]:
+        """Return the texts of all elements of a selector, also of hidden ones."""
+        texts: list[str] = self.evaluate(
+            f"[...document.querySelectorAll({json.dumps(selector)})]"
+            ".map((each) => each.textContent)"
+        )
+        return texts
+
     def point(self, selector: str) -> tuple[float, float]:
         """Scroll to an element and return its middle."""
         x, y = self.evaluate(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +53,6 @@ def written(rope: Service, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-def texts(browser: Browser, selector: str) -> list[str]:
-    found: list[str] = browser.evaluate(
-        f"[...document.querySelectorAll({json.dumps(selector)})].map((each) => each.textContent)"
-    )
-    return found
-
-
 def matched(browser: Browser) -> list[str]:
     """Return the marked characters of each passage."""
     found: list[str] = browser.evaluate(
@@ -80,11 +72,11 @@ def test_passages_come_by_score_below_the_query(
     browser.open(written)
     assert browser.text("#compared-query") == QUERY
     expected = [drawn(PASSAGES[each.index]) for each in compared]
-    assert texts(browser, ".passage-text") == expected
+    assert browser.texts(".passage-text") == expected
     heads = [
         f"score {shown(each.score)}max-sim {shown(each.max_sim_mean or 0)}" for each in compared
     ]
-    for head, expect in zip(texts(browser, ".passage-head"), heads, strict=True):
+    for head, expect in zip(browser.texts(".passage-head"), heads, strict=True):
         assert expect in head
 
 
@@ -95,7 +87,7 @@ def test_pointing_at_a_token_of_the_query_marks_what_it_matched(
     assert matched(browser) == [""] * len(PASSAGES)
     for number in range(4):
         browser.move(f"{BUTTONS}:nth-child({2 * number + 1})")
-        said = texts(browser, ".match")
+        said = browser.texts(".match")
         for at, passage in enumerate(compared):
             evidence = passage.evidence_by("late_interaction")
             assert passage.tokens is not None
@@ -112,11 +104,11 @@ def test_pointing_at_a_token_of_the_query_marks_what_it_matched(
 def test_offsets_count_code_points_and_emoji_stay_whole(browser: Browser, written: Path) -> None:
     browser.open(written)
     browser.move(f"{BUTTONS}:first-child")
-    for text, mark in zip(texts(browser, ".passage-text"), matched(browser), strict=True):
+    for text, mark in zip(browser.texts(".passage-text"), matched(browser), strict=True):
         if "read" in text:
             assert mark == "read"
     # The model has a token for each code point of these.
-    assert {"👩‍👩‍👧", "e\u0301t", "e\u0301"} <= set(texts(browser, ".passage-text span"))
+    assert {"👩‍👩‍👧", "e\u0301t", "e\u0301"} <= set(browser.texts(".passage-text span"))
 
 
 def test_the_keyboard_moves_pins_and_releases(browser: Browser, written: Path) -> None:
@@ -175,7 +167,7 @@ def test_a_method_has_its_weights_and_numbers(
     assert any(negative for units in lines for negative, _ in units) == below
     assert browser.evaluate("document.querySelector('#below-zero').checkVisibility()") == below
     browser.click("#numbers")
-    assert texts(browser, ".numbers") == []
+    assert browser.texts(".numbers") == []
 
 
 def test_the_best_units_are_underlined(
@@ -269,10 +261,10 @@ def test_without_late_interaction_the_query_is_plain_text(
     path = tmp_path / "attention.html"
     path.write_text(comparison_page(found, "read", ["read a file"]), encoding="utf-8")
     browser.open(path)
-    assert texts(browser, BUTTONS) == []
+    assert browser.texts(BUTTONS) == []
     assert not browser.evaluate("document.querySelector('#query-said').checkVisibility()")
     assert not browser.evaluate("document.querySelector('#methods').checkVisibility()")
-    assert texts(browser, ".unit") == ["read", "a", "file"]
+    assert browser.texts(".unit") == ["read", "a", "file"]
 
 
 def test_shared_terms_are_listed_and_occlusion_has_units(
@@ -284,7 +276,7 @@ def test_shared_terms_are_listed_and_occlusion_has_units(
     path.write_text(comparison_page(found, "read", ["read a file", "b"]), encoding="utf-8")
     browser.open(path)
     scale = "document.querySelector('.scale').checkVisibility()"
-    for line, each in zip(texts(browser, ".terms"), found, strict=True):
+    for line, each in zip(browser.texts(".terms"), found, strict=True):
         terms, products = each.evidence[0].terms, each.evidence[0].weights
         assert terms is not None
         first = f"{shown(products[0])} ({shown(terms.query[0])} × {shown(terms.passage[0])})"
@@ -295,6 +287,6 @@ def test_shared_terms_are_listed_and_occlusion_has_units(
     count = "document.querySelectorAll('.passage:first-child tbody tr').length"
     assert browser.evaluate(count) == len(found.passages[0].evidence[0].weights)
     browser.click("#method-choices input[value=occlusion]")
-    assert texts(browser, ".terms") == []
+    assert browser.texts(".terms") == []
     assert browser.evaluate(scale)
-    assert "readafile" in "".join(texts(browser, ".unit"))
+    assert "readafile" in "".join(browser.texts(".unit"))

@@ -43,13 +43,6 @@ def compare(page: Browser, query: str = QUERY, passages: tuple[str, ...] = PASSA
     page.wait(ANSWERED)
 
 
-def texts(page: Browser, selector: str) -> list[str]:
-    found: list[str] = page.evaluate(
-        f"[...document.querySelectorAll({json.dumps(selector)})].map((each) => each.textContent)"
-    )
-    return found
-
-
 def test_it_shows_what_grpc_returns(page: Browser, rope: Service) -> None:
     assert not page.evaluate("document.querySelector('#comparison').checkVisibility()")
     compare(page)
@@ -57,18 +50,18 @@ def test_it_shows_what_grpc_returns(page: Browser, rope: Service) -> None:
         expected = client.compare(
             QUERY, PASSAGES, late_interaction=True, evidence="late_interaction", sort=True
         )
-    assert texts(page, ".passage-text") == [PASSAGES[each.index] for each in expected]
-    heads = texts(page, ".passage-head")
+    assert page.texts(".passage-text") == [PASSAGES[each.index] for each in expected]
+    heads = page.texts(".passage-head")
     page.move("#compared-query [role=button]")
-    matched = texts(page, ".match")
+    matched = page.texts(".match")
     for head, match, passage in zip(heads, matched, expected, strict=True):
         assert f"score {passage.score:.3f}" in head
         assert f"line {passage.index + 1}" in head
         cosines = passage.evidence[0].matched_cosines
         assert cosines is not None
         assert f"cosine {cosines[0]:.3f}".replace("-", "−") in match
-    assert "read" in texts(page, ".matched")
-    assert texts(page, "#methods label") == ["Span", "Late interaction", "Attention"]
+    assert "read" in page.texts(".matched")
+    assert page.texts("#methods label") == ["Span", "Late interaction", "Attention"]
     assert page.evaluate("document.querySelector('#methods input').checked")
 
 
@@ -78,7 +71,7 @@ def test_units_and_occlusion_are_asked_for(page: Browser, rope: Service) -> None
     page.click("#evidence input[value=occlusion]")
     page.wait(ANSWERED)
     names = ["Span", "Occlusion", "Late interaction", "Attention"]
-    assert texts(page, "#methods label") == names
+    assert page.texts("#methods label") == names
     page.click("#methods label:nth-of-type(2)")
     page.click("#numbers")
     with Client(rope.target) as client:
@@ -87,7 +80,7 @@ def test_units_and_occlusion_are_asked_for(page: Browser, rope: Service) -> None
     for at, passage in enumerate(expected, 1):
         table = f".passage:nth-child({at}) .numbers .wide-table:first-child td.number:last-child"
         weights = sorted(passage.evidence[0].weights, reverse=True)
-        assert texts(page, table) == [f"{weight:.3f}".replace("-", "−") for weight in weights]
+        assert page.texts(table) == [f"{weight:.3f}".replace("-", "−") for weight in weights]
 
 
 def is_offered(page: Browser, option: str) -> bool:
@@ -114,24 +107,26 @@ def test_options_go_to_the_methods_that_take_them(page: Browser, rope: Service) 
     ]
     with Client(rope.target) as client:
         expected = client.compare(QUERY, PASSAGES, evidence=evidence, sort=True)
-    assert texts(page, "#methods label") == ["Span", "Contributions", "Occlusion"]
+    assert page.texts("#methods label") == ["Span", "Contributions", "Occlusion"]
     page.click("#numbers")
     for place, spec in enumerate(evidence):
         page.click(f"#methods label:nth-of-type({place + 1})")
         for at, passage in enumerate(expected, 1):
             tables = f".passage:nth-child({at}) .numbers .wide-table"
-            found = passage.evidence_by(spec.method)
-            assert found.query is not None
-            of_query, of_passage = (f"{tables}:nth-child({n}) td.number:last-child" for n in (1, 2))
-            assert texts(page, of_query) == weights_of(found.query.weights)
-            assert texts(page, of_passage) == weights_of(found.weights)
+            weights = passage.evidence_by(spec.method)
+            assert weights.query is not None
+            query_cells, passage_cells = (
+                f"{tables}:nth-child({n}) td.number:last-child" for n in (1, 2)
+            )
+            assert page.texts(query_cells) == weights_of(weights.query.weights)
+            assert page.texts(passage_cells) == weights_of(weights.weights)
         assert ("weighed down" in page.text("#method-said")) == (spec.method == "contributions")
     choose(page, "#evidence-unit", "UNIT_SENTENCE")
     assert not is_offered(page, "max_encodings")
-    link, shown = page.evaluate("location.hash"), texts(page, "#compared-passages td")
+    link, shown = page.evaluate("location.hash"), page.texts("#compared-passages td")
     page.open(f"http://{rope.rest}/", link)  # shows the same method, options and numbers
     page.wait(f"document.querySelector('#comparison').checkVisibility() && {ANSWERED}")
-    assert (page.evaluate("location.hash"), texts(page, "#compared-passages td")) == (link, shown)
+    assert (page.evaluate("location.hash"), page.texts("#compared-passages td")) == (link, shown)
     page.click("#request-part summary")
     page.click("#languages label:nth-of-type(2)")
     subprocess.run([sys.executable, "-c", page.text("#request")], timeout=60, check=True)
@@ -216,8 +211,8 @@ def test_a_service_without_attention_compares_all_the_same(chromium: Browser) ->
         assert "attention" not in tasks(page)
         show_task(page, "compare")
         compare(page)
-        assert texts(page, "#methods label") == ["Span", "Late interaction"]
-        assert len(texts(page, ".passage")) == len(PASSAGES)
+        assert page.texts("#methods label") == ["Span", "Late interaction"]
+        assert len(page.texts(".passage")) == len(PASSAGES)
 
 
 @pytest.mark.parametrize("width", [360, 1280])
@@ -234,26 +229,26 @@ def test_a_model_that_reranks_shows_the_query_with_each_passage(
         evidence = [EvidenceSpec(method=each, unit="word") for each in ("occlusion", "attention")]
         with Client(reranker.target) as client:
             expected = client.compare(query, passages, evidence=evidence, sort=True)
-        assert texts(page, "#methods label") == ["Occlusion", "Attention"]
+        assert page.texts("#methods label") == ["Occlusion", "Attention"]
         shown = [text for each in expected for text in (query, passages[each.index])]
-        assert texts(page, ".passage-text") == shown
-        for head, passage in zip(texts(page, ".passage-head"), expected, strict=True):
+        assert page.texts(".passage-text") == shown
+        for head, passage in zip(page.texts(".passage-head"), expected, strict=True):
             assert f"score {passage.score:.3f}".replace("-", "−") in head
         page.click("#numbers")
-        of_query = ".passage:nth-child(3) .numbers .wide-table:first-child td.number:last-child"
+        query_cells = ".passage:nth-child(3) .numbers .wide-table:first-child td.number:last-child"
         last = expected.passages[2].evidence[0].query
         assert last is not None
-        assert texts(page, of_query) == weights_of(last.weights)
+        assert page.texts(query_cells) == weights_of(last.weights)
         choose(page, "#contrast", "0")
         contrast = expected.contrast(expected.passages[2], expected.passages[0])
-        assert texts(page, of_query) == weights_of(contrast.query.weights)
+        assert page.texts(query_cells) == weights_of(contrast.query.weights)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.click("#methods label:nth-of-type(2)")
         special = expected.passages[0].evidence[1].special
         assert special is not None
         first, middle, end = special.weights
         line = f"Other tokens: [CLS] {first:.3f}, [SEP] {middle:.3f}, [SEP] {end:.3f}"
-        assert texts(page, ".pair-others")[0] == line
+        assert page.texts(".pair-others")[0] == line
         assert not page.evaluate("document.querySelector('#contrasts').checkVisibility()")
 
 
@@ -274,14 +269,14 @@ def test_a_sparse_model_lists_the_terms_that_query_and_passage_share(
         compare(page, query, passages)
         with Client(service.target) as client:
             expected = client.compare(query, passages, evidence="terms", sort=True)
-        for head, passage in zip(texts(page, ".passage-head"), expected, strict=True):
+        for head, passage in zip(page.texts(".passage-head"), expected, strict=True):
             assert f"score {passage.score:.3f}" in head
         page.click("#numbers")
         for at, passage in enumerate(expected, 1):
             evidence, row = passage.evidence[0], f".passage:nth-child({at}) tbody tr:first-child"
             assert evidence.terms is not None
             numbers = evidence.weights[0], evidence.terms.query[0], evidence.terms.passage[0]
-            assert texts(page, f"{row} > *") == [
+            assert page.texts(f"{row} > *") == [
                 evidence.terms.pieces[0],
                 *(f"{number:.3f}" for number in numbers),
             ]
@@ -299,9 +294,9 @@ def test_a_model_of_many_vectors_has_shares_that_sum_to_the_score(
         compare(page, query, passages)
         with Client(service.target) as client:
             expected = client.compare(query, passages, evidence="late_interaction", sort=True)
-        for head, passage in zip(texts(page, ".passage-head"), expected, strict=True):
+        for head, passage in zip(page.texts(".passage-head"), expected, strict=True):
             assert f"score {passage.score:.3f}" in head
-        others = texts(page, ".pair-others")
+        others = page.texts(".pair-others")
         for line, passage in zip(others, expected, strict=True):
             special = passage.evidence[0].special
             assert special is not None

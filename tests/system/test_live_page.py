@@ -40,14 +40,6 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield service
 
 
-def texts(page: Browser, selector: str) -> list[str]:
-    """Return the texts of all elements of a selector."""
-    found: list[str] = page.evaluate(
-        f"[...document.querySelectorAll({json.dumps(selector)})].map((each) => each.textContent)"
-    )
-    return found
-
-
 def shown(number: float) -> str:
     """Return a number as the page writes it."""
     return f"{number:.3f}".replace("-", "−")
@@ -66,7 +58,7 @@ def test_each_task_has_the_models_that_do_it_and_shows_what_grpc_returns(
             ("terms", "sparse"),
         ):
             show_task(page, name)
-            assert texts(page, "#model option") == [model]
+            assert page.texts("#model option") == [model]
             if name == "rerank":
                 page.fill("#query", query)
             send(page, "\n".join(lines), "#passages" if name == "rerank" else "#texts")
@@ -77,16 +69,16 @@ def test_each_task_has_the_models_that_do_it_and_shows_what_grpc_returns(
                         [shown(each.logit), f"line {each.index + 1}", lines[each.index]]
                         for each in ranked
                     ]
-                    cells = texts(page, ".ranking tbody td")
+                    cells = page.texts(".ranking tbody td")
                     assert [cells[at + 2 : at + 5] for at in range(0, len(cells), 5)] == rows
                 elif name == "classify":
                     labels = [each for found in client.classify(lines) for each in found]
-                    assert texts(page, ".answer .label") == [each.label for each in labels]
-                    assert texts(page, ".answer .weight") == [shown(each.score) for each in labels]
+                    assert page.texts(".answer .label") == [each.label for each in labels]
+                    assert page.texts(".answer .weight") == [shown(each.score) for each in labels]
                 else:
                     vectors = client.encode_sparse(lines, top_k=12)
                     weights = [sorted(each.values, reverse=True) for each in vectors]
-                    assert texts(page, ".answer .weight") == [
+                    assert page.texts(".answer .weight") == [
                         shown(weight) for each in weights for weight in each
                     ]
         show_task(page, "embed")
@@ -94,11 +86,11 @@ def test_each_task_has_the_models_that_do_it_and_shows_what_grpc_returns(
         send(page, "\n".join(lines), "#texts")
         with Client(several.target, model="docs-rope") as client:
             vectors_of_texts = client.encode(lines)
-        written = [json.loads(line) for line in texts(page, "#result pre")[0].splitlines()]
+        written = [json.loads(line) for line in page.texts("#result pre")[0].splitlines()]
         np.testing.assert_allclose(written, vectors_of_texts, atol=1e-6)
         assert page.evaluate("document.querySelectorAll('.strip-of-numbers').length") == len(lines)
         show_task(page, "rerank")  # each task keeps its model and its answer
-        assert texts(page, ".ranking tbody td:last-child") == [lines[each.index] for each in ranked]
+        assert page.texts(".ranking tbody td:last-child") == [lines[each.index] for each in ranked]
 
 
 def test_a_service_of_one_model_offers_its_tasks_and_no_choice_of_models(page: Browser) -> None:
@@ -182,7 +174,7 @@ def test_the_head_that_was_chosen_stays_for_the_next_text(page: Browser) -> None
     page.click("#layers label:nth-child(2)")
     page.click("#heads label:nth-child(6)")
     send(page, MIDDLE)
-    assert page.text("#detail h2").startswith("Layer 1, head 5")
+    assert page.text("#detail h2").partition(":")[0] == "Layer 1, head 5"
 
 
 @pytest.mark.parametrize("form", ["mean", "max", "rollout"])

@@ -129,8 +129,8 @@ def test_a_link_of_a_stranger_fills_the_form_and_is_sent_once(
         page.requests.clear()
         page.open(f"http://{rope.rest}/", f"#{urlencode(parts)}")
         page.wait(f"document.querySelector('#comparison').checkVisibility() && {ANSWERED}")
-        asked = [url.rpartition("/v1/")[2] for url in page.requests if "/v1/" in url]
-        assert asked == ["model", "models", "compare"]
+        paths = [url.rpartition("/v1/")[2] for url in page.requests if "/v1/" in url]
+        assert paths == ["model", "models", "compare"]
         assert page.evaluate("document.querySelectorAll('img').length") == 0
         assert page.evaluate("document.title") == "docs-rope · Headlight"
         assert page.text(".passage:nth-child(1) .passage-text") == attack

@@ -53,10 +53,10 @@ def differing(page: Browser, selector: str, picture: str) -> float:
     seen = base64.b64encode(page.picture(clip=clip, captureBeyondViewport=True)).decode()
     size = [int(clip["width"] / 4), int(clip["height"] / 4)]
     sources = json.dumps([f"data:image/png;base64,{seen}", picture])
-    found: float = page.evaluate(
+    difference: float = page.evaluate(
         DIFFERENCE.replace("SOURCES", sources).replace("SIZE", json.dumps(size))
     )
-    return found
+    return difference
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -44,8 +44,7 @@ def test_the_demo_answers_and_exits() -> None:
     assert "headlight embed" in done.stdout
     for question in QUESTIONS:
         assert re.search(rf"^{question}\n(  0\.\d\d  \S+\(.*\n){{{NEAREST}}}", done.stdout, re.M)
-    [right] = re.findall(r"(\d) of 8 brackets look most at their partner", done.stdout)
-    assert int(right) >= 6
+    assert "6 of 8 brackets look most at their partner" in done.stdout
     [best] = re.findall(
         rf"Why this one of 50 candidates: {QUESTIONS[0]}\n1\. [\d.]+  (\S+)", done.stdout
     )

@@ -1,8 +1,9 @@
 """Attention of the graph `embed` as one operator of ONNX Runtime, for CPUs.
 
 `com.microsoft.MultiHeadAttention` computes softmax(scale Q K^T) V of all heads (ContribOperators.md
-of ONNX Runtime). Without a mask its kernel for CPUs holds no map of length x length. So the mask of
-padding is one more number of each key, and each query has a 1 for it:
+of ONNX Runtime). Without a mask its kernel for CPUs holds no map of length x length, as measured in
+bench/results/long-texts.md. So the mask of padding is one more number of each key, and each query
+has a 1 for it:
 [q, 1] . [k, m] = q . k + m, where m is 0 for a token and MASKED_SCORE for padding. Maps would take
 4 GiB for a text of 8,192 tokens and 16 heads.
 """

@@ -25,6 +25,7 @@ from headlight.cli.shared_options import (
     connect,
 )
 from headlight.client.sync_client import Client
+from headlight.command_parser import positive
 from headlight.comparison import Comparison, EvidenceSpec
 from headlight.evidence_methods import EVIDENCE_METHODS, METHODS, EvidenceMethod
 from headlight.spec import Priority, ScoreOutput
@@ -160,14 +161,6 @@ def add_evidence(made: argparse.ArgumentParser) -> None:
             "first method that weighs them; of a model that reranks by occlusion"
         ),
     )
-
-
-def positive(text: str) -> int:
-    """Parse a whole number from 1."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be a whole number from 1")
-    return number
 
 
 def run_compare(arguments: argparse.Namespace) -> None:

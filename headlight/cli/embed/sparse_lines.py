@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from headlight.archive import to_json
-from headlight.cli.compare.compare_command import positive
 from headlight.cli.embed.embed_files import write_parts
 from headlight.cli.embed.embed_options import check_kind, encoder_of
 from headlight.cli.embed.embed_output import json_numbers, label_of
@@ -18,6 +17,7 @@ from headlight.cli.input_lines import InputLines, read_inputs
 from headlight.cli.output_files import count_text
 from headlight.cli.shared_options import reading
 from headlight.client.channel import READY_SECONDS
+from headlight.command_parser import positive
 from headlight.description import ModelDescription
 from headlight.printable import escaped
 from headlight.results import SparseVector

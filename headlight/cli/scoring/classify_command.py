@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from headlight.cli.compare.compare_command import positive
 from headlight.cli.embed.embed_options import add_local, encoder_of
 from headlight.cli.files import UsageError
 from headlight.cli.input_lines import texts_of
@@ -26,6 +25,7 @@ from headlight.cli.shared_options import (
 from headlight.cli.tables.loading import table_command
 from headlight.cli.tables.table_options import add_tables, is_table
 from headlight.client.channel import READY_SECONDS
+from headlight.command_parser import positive
 from headlight.printable import escaped
 from headlight.results import LabelScore, ModelRef
 

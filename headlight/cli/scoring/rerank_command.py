@@ -16,7 +16,6 @@ from headlight.cli.compare.compare_command import (
     Passages,
     best_explained,
     passages_of,
-    positive,
 )
 from headlight.cli.compare.comparison_output import comparison_json, comparison_text
 from headlight.cli.embed.embed_options import add_local, encoder_of
@@ -32,6 +31,7 @@ from headlight.cli.shared_options import (
     command,
 )
 from headlight.client.channel import READY_SECONDS
+from headlight.command_parser import positive
 from headlight.comparison import Comparison, EvidenceSpec
 from headlight.errors import renamed
 from headlight.interface.encoder import Encoder

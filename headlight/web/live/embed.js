@@ -7,12 +7,7 @@ TASKS.embed = {
   title: "Embed",
   send: "Embed texts",
   heading: "Vectors",
-  does: (info) => gives(info, "pooled"),
-  fields: () => ["texts"],
-  options: ["truncation", "dimensions"],
-  path: "v1/encode",
-  method: "Encode",
-  tensors: true,
+  ...POOLED_VECTORS,
   check: ({ texts }) => tooManyOrFew(texts, 1, MOST_VECTORS),
   request: (asked) => ({ inputs: textsOf(asked.texts), ...longer(asked), outputs: { pooled: shortened(asked) } }),
   python: (asked) => ({

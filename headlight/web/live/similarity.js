@@ -6,12 +6,7 @@ TASKS.similarity = {
   title: "Similarity",
   send: "Compare texts",
   heading: "Cosine similarity",
-  does: (info) => gives(info, "pooled"),
-  fields: () => ["texts"],
-  options: ["truncation", "dimensions"],
-  path: "v1/encode",
-  method: "Encode",
-  tensors: true,
+  ...POOLED_VECTORS,
   check: ({ texts }) => tooManyOrFew(texts, 2, MOST_TEXTS),
   request: (asked) => ({ inputs: textsOf(asked.texts), ...longer(asked), outputs: { pooled: { normalize: true, ...shortened(asked) } } }),
   python: (asked) => ({

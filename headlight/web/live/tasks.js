@@ -17,6 +17,16 @@
  */
 const TASKS = {};
 
+/** What the tasks of pooled vectors share. */
+const POOLED_VECTORS = {
+  does: (info) => gives(info, "pooled"),
+  fields: () => ["texts"],
+  options: ["truncation", "dimensions"],
+  path: "v1/encode",
+  method: "Encode",
+  tensors: true,
+};
+
 const textLines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
 const textsOf = (texts) => textLines(texts).map((text) => ({ text }));
 

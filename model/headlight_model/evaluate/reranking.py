@@ -65,12 +65,13 @@ def reranked(folder: Path, task: Task, first: Floats) -> Floats:
 def sample(task: Task, count: int) -> tuple[Task, list[int]]:
     """Return a task with so many of its questions, always the same, and their rows."""
     rows = np.sort(np.random.default_rng(0).permutation(len(task.answers))[:count]).tolist()
-    kept = {
-        name: tuple(getattr(task, name)[row] for row in rows)
-        for name in ("answers", "also", "said")
-        if getattr(task, name)
-    }
-    return dataclasses.replace(task, **kept), rows
+    chosen = dataclasses.replace(
+        task,
+        answers=tuple(task.answers[row] for row in rows),
+        also=tuple(task.also[row] for row in rows if task.also),
+        said=tuple(task.said[row] for row in rows if task.said),
+    )
+    return chosen, rows
 
 
 def measured(name: str, task: Task, embedder: Shipped, reranker: Path, count: int) -> str:

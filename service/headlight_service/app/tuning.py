@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headlight.command_parser import CommandParser, examples_text
+from headlight.command_parser import CommandParser, examples_text, positive
 from headlight.errors import BundleError, DeviceFull, HeadlightError
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.batch_shape import USUAL, forget
@@ -38,10 +38,7 @@ BATCH_TOKENS = (128, 256, 512, 1024, 2048)
 ROUND_LENGTHS = (1, 8, 16)
 WORTH = 0.97  # of the best: this share of the speed is enough, for less waiting or less memory
 LANE = LaneKey("", "embed")
-EXAMPLES = (
-    "headlight tune build/bundles/docs-rope",
-    "headlight tune my-bundle --precision bf16 --out tuned.env",
-)
+EXAMPLES = ("headlight tune my-bundle", "headlight tune my-bundle --precision fp32 --out tuned.env")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,7 +239,7 @@ def command_parser() -> argparse.ArgumentParser:
         help="of work for each contestant in each round (default 2)",
     )
     parser.add_argument(
-        "--rounds", type=int, default=3, help="of which the median counts (default 3)"
+        "--rounds", type=positive, default=3, help="of which the median counts (default 3)"
     )
     return parser
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from headlight.errors import DeviceFull
 from headlight.runtime import Runtime
 from headlight_service.app import tuning
 from headlight_service.app.assembly import load
-from headlight_service.app.tuning import Machine, Options, main, tune
+from headlight_service.app.tuning import EXAMPLES, Machine, Options, main, tune
 from headlight_service.config.options import Config
 
 LAYOUTS = [Options("cpu", 2, 1), Options("cpu", 1, 2), Options("openvino", 2, 1)]
@@ -83,8 +84,10 @@ def test_the_service_reads_the_tuned_settings(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    out = tmp_path / "folder" / "tuned.env"
-    arguments = [str(bundle_path), "--out", str(out), "--seconds", "0.01", "--rounds", "1"]
+    monkeypatch.chdir(tmp_path)
+    out = Path("tuned.env")
+    example = EXAMPLES[-1].replace("my-bundle", str(bundle_path))
+    arguments = [*shlex.split(example)[2:], "--seconds", "0.01", "--rounds", "1"]
     monkeypatch.setattr(tuning, "BATCH_TOKENS", (64, 512))
     monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path / "cache"))
     assert main(arguments) == 0
@@ -112,3 +115,11 @@ def test_a_precision_that_no_provider_has_is_an_error(
     assert "cpu is left out: no embed graph for cpu/int8" in told.out
     assert "no provider has this precision here" in told.err
     assert not (tmp_path / "out").exists()
+
+
+def test_rounds_that_are_none_are_refused(
+    bundle_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([str(bundle_path), "--rounds", "0"])
+    assert "--rounds: must be a whole number from 1" in capsys.readouterr().err

@@ -48,7 +48,7 @@ def test_nothing_is_written_with_other_numbers_than_pytorchs(
     assert main(["embed", *given, "--out", str(out), "--local", str(bundle)]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith("headlight: embed.onnx: golden pooled is off by "), shown.err
+    assert shown.err.startswith("headlight: embed.fused.onnx: golden pooled is off by "), shown.err
     assert {path.name for path in tmp_path.iterdir()} == {"bundle", "in.parquet", "in.txt"}
 
 

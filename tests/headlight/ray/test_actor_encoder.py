@@ -56,7 +56,7 @@ def test_a_worker_answers_only_with_numbers_of_pytorch(bundle_path: Path, tmp_pa
     bundle = tmp_path / "bundle"
     shutil.copytree(bundle_path, bundle)
     scale_weights(bundle, 1.0005)
-    with pytest.raises(BundleError, match=r"embed\.onnx: golden pooled is off by"):
+    with pytest.raises(BundleError, match=r"embed\.fused\.onnx: golden pooled is off by"):
         Embedder(bundle=str(bundle))
 
 

@@ -40,9 +40,10 @@ def test_a_slow_tokenizer_lowers_the_limit_and_is_exported(
     values = json.loads((checkpoint / "tokenizer.json").read_text())
     (checkpoint / "tokenizer.json").write_text(json.dumps(values | {"normalizer": SLOW}))
     assert main([str(checkpoint), "--out", str(tmp_path / "out"), "--quiet"]) == 0
-    assert Bundle(tmp_path / "out").manifest.tokenizer_limit == TokenizerLimit(
-        max_characters=8192, worst="line breaks"
-    )
+    limit = Bundle(tmp_path / "out").manifest.tokenizer_limit
+    assert limit.max_characters == 8192
+    # Each kind with line breaks costs the square of its length; the first measured so is named.
+    assert limit.worst in ("line breaks", "line breaks of Windows", "blank lines with spaces")
 
 
 def test_a_model_of_qwens_kind_is_exported_and_opened_with_defaults(tmp_path: Path) -> None:

@@ -281,8 +281,8 @@ def _add_precisions(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help=(
-            "texts to compare precisions and providers on, one a line; default: docstrings of "
-            "Python's library, or comments if int8 was calibrated or searched on others"
+            "texts to compare precisions and providers on, one a line; default: questions, other "
+            "languages than English, and docstrings, comments and code of Python's library"
         ),
     )
     group.add_argument(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.resources
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ CALIBRATING = 300  # texts; with more, scales hardly change
 FEWEST = 20  # enough for ten neighbours that are not all texts
 LEAST_WORDS = 8
 LONGEST = 256  # tokens; longer texts are cut
+CODE_CHARACTERS = 300  # of a function
 SEED = 5
 T = TypeVar("T")
 
@@ -64,13 +66,13 @@ def passages(
     file: Path | None,
     library: Callable[[], list[str]] | None = None,
 ) -> Passages:
-    """Return the texts to judge by.
+    """Return the texts to judge by, or to search by.
 
     Args:
         config: of the encoder.
         tokenizer: tokenizer.json; None: the texts are random ids.
         file: UTF-8, a text a line.
-        library: returns texts of Python's own library, for use without a file; None: docstrings.
+        library: returns texts for use without a file; None: varied texts.
 
     Raises:
         ValueError: the file is not text, holds too few texts, or there is no tokenizer to read it
@@ -83,7 +85,7 @@ def passages(
                 "leave --texts out"
             )
         return _random(config)
-    library = library or docstrings
+    library = library or varied
     texts, about = (library(), _library(library)) if file is None else _of(file)
     return read(config, tokenizer, texts, about)
 
@@ -119,6 +121,22 @@ def calibration(config: EncoderConfig, tokenizer: Path, given: Sequence[str] | N
         else (spread(_different(given), CALIBRATING), "lines of --calibration")
     )
     return read(config, tokenizer, texts, about)
+
+
+def varied() -> list[str]:
+    """Return COUNT texts of five kinds.
+
+    They are docstrings, comments and code of Python's own library, questions, and texts in other
+    languages than English.
+    """
+    of_library = (*docstrings(100), *comments(80), *code(80))
+    return [*of_library, *lines("questions"), *lines("other_languages")]
+
+
+def lines(name: str) -> list[str]:
+    """Return the 70 texts of a file beside this module: "questions" or "other_languages"."""
+    file = importlib.resources.files("headlight_export.precision") / "texts" / f"{name}.txt"
+    return file.read_text(encoding="utf-8").splitlines()
 
 
 def docstrings(count: int = COUNT) -> list[str]:
@@ -162,6 +180,19 @@ def comments(count: int = COUNT) -> list[str]:
     return _enough((" ".join(block).strip() for block in blocks), count)
 
 
+def code(count: int = COUNT) -> list[str]:
+    """Return the first lines of at most `count` functions of the same part, evenly spread."""
+    from headlight_model.texts import corpus, functions  # noqa: PLC0415
+
+    functions_ = (
+        "\n".join(source.text.splitlines()[each.first_line - 1 : each.last_line])
+        for source in corpus.files()
+        if source.part is corpus.Part.TEST
+        for each in functions.functions_of(source)
+    )
+    return spread(_different(text[:CODE_CHARACTERS] for text in functions_), count)
+
+
 def language_reference(count: int = COUNT) -> list[str]:
     """Return at most `count` paragraphs of Python's language reference, evenly spread."""
     from headlight_model.texts import corpus  # noqa: PLC0415
@@ -186,6 +217,9 @@ def spread(texts: Sequence[T], count: int) -> list[T]:
 
 
 def _library(texts: Callable[..., list[str]]) -> str:
+    if texts is varied:
+        kinds = "questions, other languages; docstrings, comments and code of Python"
+        return f"{kinds} {platform.python_version()}"
     return f"{texts.__name__.replace('_', ' ')} of Python {platform.python_version()}"
 
 

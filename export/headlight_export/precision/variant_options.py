@@ -21,7 +21,7 @@ class TextOptions:
     """Texts and target of an export.
 
     Attributes:
-        report: a file of a text a line to judge variants by; None: texts of Python's library.
+        report: a file of a text a line to judge variants by; None: varied texts.
         calibration: texts to calibrate int8 on; None: docstrings of Python's library.
         keep_nearest: share of the ten nearest texts that int8 must keep; None: no search.
     """

@@ -23,7 +23,7 @@ from headlight_export.precision.graph_files import CPU
 from headlight_export.precision.half_products import measure_half
 from headlight_export.precision.layer_search import Search
 from headlight_export.precision.quality import NOT_FINITE, HalfQuality, Quality, broken, compare
-from headlight_export.precision.sample_texts import Passages, comments, docstrings, passages
+from headlight_export.precision.sample_texts import Passages, passages
 from headlight_export.precision.variant_graphs import STATIC, Save, Variant, VariantGraphs
 from headlight_export.precision.variant_options import TextOptions
 from headlight_export.progress import Progress, silent
@@ -79,10 +79,7 @@ def add_variants(
     """
     progress("reading texts to judge by")
     tokenizer = draft / manifest.tokenizer if manifest.tokenizer else None
-    # The report's texts are of another kind than those of the calibration and the search.
-    another = STATIC in variants or options.keep_nearest is not None
-    library = comments if another else docstrings
-    sample = passages(reference.encoder.config, tokenizer, options.report, library)
+    sample = passages(reference.encoder.config, tokenizer, options.report)
     half = None
     if any(precision == "fp16" for _, precision in variants):
         progress("measuring products in float16")

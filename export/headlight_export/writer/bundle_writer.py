@@ -111,8 +111,7 @@ def export_origin(
             SHA-256 of the weights.
         precisions: to write beside fp32, each of headlight_export.precision.conversion.PRECISIONS.
         providers: to measure on beside the one for CPUs, in each precision that they have here.
-        texts: a file of a text a line, to judge these and precisions by; None: docstrings of
-            Python's own library.
+        texts: a file of a text a line, to judge these and precisions by; None: varied texts.
         calibration: a file of a text a line, whose vectors set the ranges of int8 vectors, and on
             which int8 for OpenVINO is calibrated; None: the bundle has no int8 vectors, and the
             calibration takes docstrings of Python's own library.

@@ -19,7 +19,7 @@ from headlight_export.precision.quality import (
     nearness,
     table,
 )
-from headlight_export.precision.sample_texts import FEWEST, Passage, Passages, docstrings, passages
+from headlight_export.precision.sample_texts import FEWEST, Passage, Passages, passages, varied
 from tests.factory import small_config, small_tokenizer
 
 SHAPE = Architecture(positions="none", layers=1, heads=1, dim=2, pooled_dim=2, vocab_size=64)
@@ -132,11 +132,15 @@ def test_scores_and_sparse_vectors_are_judged_by_the_size_of_their_changes() -> 
     assert near("sparse", terms, almost).min() > 0.9999
 
 
-def test_docstring_texts_are_reproducible_and_distinct() -> None:
-    texts = docstrings()
+def test_texts_to_judge_by_are_reproducible_and_of_several_kinds(tokenizer: Path) -> None:
+    texts = varied()
+    assert texts == varied()
     assert len(set(texts)) == len(texts) >= 300
-    assert texts == docstrings()
-    assert all(len(text.split()) >= 8 for text in texts)
+    assert "How do I undo the last commit without losing my changes?" in texts
+    assert "Die Bibliothek ist am Sonntag geschlossen." in texts
+    assert any(text.startswith("def ") for text in texts)
+    about = passages(small_config(), tokenizer, None).about
+    assert about.startswith("questions, other languages; docstrings, comments and code of Python")
 
 
 @pytest.fixture

@@ -41,6 +41,7 @@ def test_a_slow_tokenizer_lowers_the_limit_and_is_exported(
     (checkpoint / "tokenizer.json").write_text(json.dumps(values | {"normalizer": SLOW}))
     assert main([str(checkpoint), "--out", str(tmp_path / "out"), "--quiet"]) == 0
     limit = Bundle(tmp_path / "out").manifest.tokenizer_limit
+    assert limit is not None
     assert limit.max_characters == 8192
     # Each kind with line breaks costs the square of its length; the first measured so is named.
     assert limit.worst in ("line breaks", "line breaks of Windows", "blank lines with spaces")

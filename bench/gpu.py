@@ -27,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,8 @@ CHECKPOINTS = Path("model/headlight_model/checkpoints")
 TRAINED = "docs-rope"
 SIZES = {"bert-base": (12, 12, 768), "minilm": (6, 12, 384), "tiny": (2, 2, 32)}
 TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-ENGINE, PADDED, PACKED = "engine", "torch, SDPA and mask", "torch, flash without padding"
+ENGINE, RECORDED = "engine", "engine, CUDA graphs"
+PADDED, PACKED = "torch, SDPA and mask", "torch, flash without padding"
 VECTORS = Selection()  # one object for all items, as in the service
 PACKAGES = ("torch", "numpy", "grpcio")
 LONGEST = 8192
@@ -117,7 +118,7 @@ class Run:
     def runtime(self, name: str, precision: str | None = None, **options: Any) -> Runtime:
         chosen = precision or self.precision
         where = {"provider": self.provider, "gpu": Gpu(self.gpu), "streams": 1}
-        return Runtime(self.bundles / name, precision=chosen, **where, **options)  # type: ignore[arg-type]
+        return Runtime(self.bundles / name, precision=chosen, **where | options)  # type: ignore[arg-type]
 
     def wait(self) -> None:
         """Wait for the end of all work of the device."""
@@ -377,15 +378,19 @@ def invariance(run: Run) -> Iterator[Row]:
             }
 
 
-def contestants(runtime: Runtime, peer: Torch, batches: Sequence[Sequence[Ids]]) -> Contestants:
+def contestants(
+    runtimes: Mapping[str, Runtime], peer: Torch, batches: Sequence[Sequence[Ids]]
+) -> Contestants:
     """Return functions that encode batches, and give the vectors of all texts."""
     items = [[EncodeItem(ids, VECTORS) for ids in batch] for batch in batches]
 
-    def engine() -> Floats:
+    def run(runtime: Runtime) -> Floats:
         return pooled([each for batch in items for each in runtime.engine.run(batch)])
 
-    return {
-        ENGINE: engine,
+    engines: Contestants = {
+        name: functools.partial(run, runtime) for name, runtime in runtimes.items()
+    }
+    return engines | {
         PADDED: lambda: np.concatenate([*map(peer.padded, batches)]),
         PACKED: lambda: np.concatenate([*map(peer.packed, batches)]),
     }
@@ -406,10 +411,14 @@ def speed(run: Run) -> Iterator[Row]:
         "one caller, 128 tokens": [random_texts([128])],
     }
     for name in run.sizes:
-        runtime = run.runtime(name, attend=False)
+        runtimes = {ENGINE: run.runtime(name, attend=False)}
+        try:
+            runtimes[RECORDED] = run.runtime(name, attend=False, gpu=Gpu(run.gpu, record=True))
+        except Exception as error:  # the others go on
+            yield {"model": name, "shape": RECORDED, "error": words(error)}
         peer = Torch(encoder_of(name, run.longest), run)
         for shape, batches in shapes.items():
-            everyone = contestants(runtime, peer, batches)
+            everyone = contestants(runtimes, peer, batches)
             lengths = [len(ids) for batch in batches for ids in batch]
             row: Row = {"model": name, "precision": run.precision, "shape": shape}
             row |= {"texts": len(lengths), "tokens": sum(lengths)}
@@ -423,7 +432,7 @@ def speed(run: Run) -> Iterator[Row]:
             taken = {one: statistics.median(ms) for one, ms in times(everyone, rounds, 3).items()}
             row |= {f"{one}, ms": ms for one, ms in taken.items()}
             if ENGINE in taken:
-                work = sum(flops(runtime.bundle.manifest, lengths))
+                work = sum(flops(runtimes[ENGINE].bundle.manifest, lengths))
                 row["engine, tokens/s"] = 1000 * sum(lengths) / taken[ENGINE]
                 row["engine, TFLOP/s"] = work / taken[ENGINE] / 1e9
                 for one in set(taken) - {ENGINE}:
@@ -565,7 +574,7 @@ def long_texts(run: Run) -> Iterator[Row]:
         peer = Torch(encoder_of(name, run.longest), run)
         heads = runtime.bundle.manifest.architecture.heads
         for count in (1, 4):
-            everyone = contestants(runtime, peer, [random_texts([run.longest] * count)])
+            everyone = contestants({ENGINE: runtime}, peer, [random_texts([run.longest] * count)])
             before = run.used()
             got: Any = everyone[ENGINE]()
             more = run.used() - before
@@ -640,7 +649,7 @@ def run_step(name: str, run: Run, seconds: float, arguments: Sequence[str]) -> R
             stdout=said,
             stderr=said,
             start_new_session=True,
-            env=os.environ | {KERNELS: "1"},
+            env=os.environ | ({KERNELS: "1"} if name == "kernels" else {}),
         )
         try:
             if child.wait(seconds):
@@ -677,7 +686,7 @@ def criteria(numbers: Row) -> Iterator[tuple[str, str, float | None, bool]]:
     failed = sum(not row.get("passed") for row in checks)
     yield "checks of parity that fail, fp32 and fp16", "0", failed if checks else None, not failed
     peaks = {row["precision"]: row["TFLOP/s"] for row in rows("device")}
-    for row in rows("speed"):
+    for row in (each for each in rows("speed") if "texts" in each):
         title = f"{row['model']}, {row['shape']}"
         ours, theirs = row.get(f"{ENGINE}, ms"), row.get(f"{PACKED}, ms")
         ratio = theirs / ours if ours and theirs else None

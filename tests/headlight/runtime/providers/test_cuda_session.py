@@ -169,7 +169,7 @@ def test_short_batches_of_vectors_are_recorded_by_shape(
     assert device.graphs == ["1", "2", "2", "3", "-1", "-1"]
     for batch, got in answers:  # after later ones
         for one, other in zip(runtime.engine.run(batch), got, strict=True):
-            np.testing.assert_allclose(other.pooled, one.pooled, atol=1e-6)
+            np.testing.assert_allclose(other["pooled"], one["pooled"], atol=1e-6)
     ours.engine.shrink()
     assert device.shrunk == ["gpu:0"], "recordings hold addresses"
 

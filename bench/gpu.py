@@ -94,6 +94,10 @@ class Run:
         return self.provider == "cpu"
 
     @property
+    def logs(self) -> Path:
+        return self.bundles / "logs"
+
+    @property
     def sizes(self) -> tuple[str, ...]:
         return ("tiny",) if self.small else ("bert-base", "minilm")
 
@@ -503,8 +507,7 @@ def served(run: Run) -> Iterator[Row]:
         for request in requests:
             request.outputs.CopyFrom(outputs)
         asked[name] = (4, requests)
-    log = run.out / "gpu-served.log"
-    service = Service([*serve(run.bundles / run.served, *flags)], log, 60)
+    service = Service(serve(run.bundles / run.served, *flags), run.logs / "service.log", 60)
     try:
         for name, (callers, requests) in asked.items():
             for door in ("grpc", "api"):
@@ -637,8 +640,8 @@ def reported(path: Path) -> Iterator[Path]:
 
 def run_step(name: str, run: Run, seconds: float, arguments: Sequence[str]) -> Row:
     """Run one step in its own process, and end all of that after so many seconds."""
-    run.out.mkdir(parents=True, exist_ok=True)
-    rows, log = (run.out / f"gpu-{name.replace(' ', '-')}.{end}" for end in ("rows", "log"))
+    run.logs.mkdir(parents=True, exist_ok=True)
+    rows, log = (run.logs / f"{name.replace(' ', '-')}.{end}" for end in ("rows", "log"))
     rows.write_text("", encoding="utf-8")
     line = [sys.executable, "-m", "bench.gpu", *arguments, "--step", name, "--rows", str(rows)]
     begun, error = time.monotonic(), ""

@@ -546,7 +546,7 @@ def gpu(session: nox.Session) -> None:
 @nox.session(name="gpu-bench", venv_backend="none", requires=["gpu"])
 def gpu_bench(session: nox.Session) -> None:
     """Measure parity and speed on a GPU (needs PyTorch for CUDA); writes bench/results/gpu.md."""
-    for step in (["prepare"], []):
+    for step in (["--prepare"], []):
         session.run(".nox/gpu/bin/python", "-m", "bench.gpu", *step, external=True)
 
 

@@ -45,7 +45,7 @@ def write(name: str) -> Path:
     import onnx  # noqa: PLC0415 -- a measured process has neither
     import torch  # noqa: PLC0415
 
-    from headlight_export.writer.fused_attention import with_fused_attention  # noqa: PLC0415
+    from headlight_export.writer.fused_attention import Form, with_fused_attention  # noqa: PLC0415
     from headlight_export.writer.graphs import trace  # noqa: PLC0415
     from headlight_export.writer.vectors_graph import vectors_alone  # noqa: PLC0415
     from headlight_model.config import EncoderConfig  # noqa: PLC0415
@@ -67,7 +67,7 @@ def write(name: str) -> Path:
     )
     plain = vectors_alone(trace(Encoder(config).eval()))
     onnx.save(plain, folder / "plain.onnx")
-    fused = with_fused_attention(plain, config)
+    fused = with_fused_attention(plain, config, Form())
     assert fused is not None
     onnx.save(fused, folder / "fused.onnx")
     return folder

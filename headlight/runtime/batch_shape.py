@@ -57,6 +57,8 @@ class BatchShape(NamedTuple):
 
 
 USUAL = BatchShape(BATCH_TOKENS, 1)
+# Few shapes: kernels of attention may be planned for each. Not measured.
+CUDA_MULTIPLE = 16
 MEASURED = (USUAL, BatchShape(BATCH_TOKENS, 16), BatchShape(2 * BATCH_TOKENS, 16))
 
 

@@ -21,7 +21,7 @@ from headlight.interface.arguments import checked_head_mask
 from headlight.outputs.registry import GRAPH_ROLES, OUTPUTS
 from headlight.outputs.spans import SPANS
 from headlight.outputs.vector_forms import AvailableForms
-from headlight.runtime.batch_shape import choices, fastest, kept
+from headlight.runtime.batch_shape import CUDA_MULTIPLE, choices, fastest, kept
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.int8_ranges import load_ranges
 from headlight.runtime.bundle.manifest import Graph
@@ -109,8 +109,9 @@ class Runtime(LocalEncoder):
                 "openvino" it is measured once, in about a second, and kept in the cache;
                 elsewhere 512.
             round_lengths: pad batches to a multiple of this many tokens, up to the model's limit;
-                int8 on "openvino" also to one of 16. None: measured on "openvino"; elsewhere 1.
-            gpu: the device and its memory limit, on "cuda".
+                int8 on "openvino" also to one of 16. None: measured on "openvino", 16 on "cuda",
+                elsewhere 1.
+            gpu: the device, its memory limit, and whether to record short batches, on "cuda".
             self_test: whether to run the bundle's short golden inputs on every session. False is
                 for callers that run `check_golden` themselves.
 
@@ -203,6 +204,8 @@ class Runtime(LocalEncoder):
     def _shape_batches(self, tokens: int | None, multiple: int | None) -> None:
         """Set the shape of batches: as wanted, else the fastest one here."""
         rounding, streams = self.engine.rounding, self.workers.streams
+        if multiple is None and self.provider == "cuda":
+            multiple = CUDA_MULTIPLE
         shapes = choices(tokens, multiple, rounding.multiple)
         shape = shapes[0]
         if self.provider == "openvino" and len(shapes) > 1:

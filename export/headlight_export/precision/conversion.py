@@ -18,7 +18,7 @@ types, so the engine needs no change.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,20 +27,36 @@ import torch
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from headlight_export.writer.vectors_graph import keep_needed
+
 PRECISIONS = ("bf16", "fp16", "int8")  # beside fp32, the precision of a traced graph
 STORED = {
     "bf16": TensorProto.BFLOAT16,
     "fp16": TensorProto.FLOAT16,
     "int8": TensorProto.FLOAT16,
 }  # tables, and layers after pooling
-TORCH = {TensorProto.BFLOAT16: torch.bfloat16, TensorProto.FLOAT16: torch.float16}
+TORCH: dict[int, torch.dtype] = {
+    TensorProto.BFLOAT16: torch.bfloat16,
+    TensorProto.FLOAT16: torch.float16,
+}
 STEPS = 127  # of int8 on either side of 0
 MIDDLE = 128  # the uint8 value of 0
 SMALLEST_SCALE = 1e-30  # for a row of zeros
+# Operators that `without_casts` moves, which CUDA has in every type (OperatorKernels.md of ONNX
+# Runtime). Inputs beyond their operands are sizes.
+ANY_TYPE = {"Add", "Mul", "Split", "Reshape", "Transpose", "Gelu", "Sigmoid", "Relu"}
+# The export leaves half of float16's range behind a product: a bias of this size fits.
+LARGEST_ADDED = 1 << 10
+TWIN = ".twin"  # of a value in the narrow type
 
 
 def convert(
-    model: onnx.ModelProto, precision: str, parameters: Collection[str], kept: Collection[str] = ()
+    model: onnx.ModelProto,
+    precision: str,
+    parameters: Collection[str],
+    kept: Collection[str] = (),
+    *,
+    narrow: bool = False,
 ) -> None:
     """Rewrite a traced graph.
 
@@ -51,11 +67,12 @@ def convert(
         parameters: names of trained tensors. Other tables (angles) are computed, must be exact, and
             stay unchanged.
         kept: names of products that stay in float32.
+        narrow: multiply in the type of the weights, also in bf16, which CPUs lack kernels for.
 
     Raises:
         ValueError: a weight is beyond the range of its new type.
     """
-    rewriter = _Rewriter(model.graph, precision, parameters)
+    rewriter = _Rewriter(model.graph, precision, parameters, narrow=narrow)
     nodes: list[onnx.NodeProto] = list(model.graph.node)
     for node in nodes:
         if node.name in kept:
@@ -65,15 +82,95 @@ def convert(
     rewriter.finish()
 
 
+def without_casts(model: onnx.ModelProto, kind: int) -> None:
+    """Compute in a narrow type what lies between a cast from it and a cast to it, in place.
+
+    Such values are the same or are rounded once more: a bias, an activation. What is also used in
+    float32, as in the residual stream, stays so. On a GPU these steps cost as much as the bytes
+    that they move.
+    """
+    graph = model.graph
+    constants = {
+        tensor.name: _narrowed(values, kind)
+        for tensor in graph.initializer
+        if tensor.data_type == TensorProto.FLOAT
+        and len(tensor.dims) < 2
+        and np.abs(values := numpy_helper.to_array(tensor)).max(initial=0) <= LARGEST_ADDED
+    }
+    typed = {tensor.name for tensor in graph.initializer if tensor.data_type == kind}
+    narrow, same, added = dict[str, str](), dict[str, str](), set[str]()
+    nodes = []
+    for each in graph.node:
+        node = onnx.NodeProto()
+        node.CopyFrom(each)
+        node.input[:] = [same.get(name, name) for name in node.input]
+        wide = node.input[0] if node.input else ""
+        if node.op_type == "Cast" and node.attribute[0].i == kind and wide in narrow:
+            same[node.output[0]] = narrow[wide]
+            continue
+        nodes.append(node)
+        if node.op_type == "Cast":
+            if node.attribute[0].i == kind:
+                typed.add(node.output[0])
+            elif node.attribute[0].i == TensorProto.FLOAT and wide in typed:
+                narrow[node.output[0]] = wide
+        elif node.op_type != "Shape" and not typed.isdisjoint(node.input):
+            typed.update(node.output)
+        elif node.op_type in ANY_TYPE:
+            twin = _narrow_twin(node, constants, narrow)
+            if twin is not None:
+                nodes.append(twin)
+                typed.update(twin.output)
+                added.update(name for name in node.input if f"{name}{TWIN}" in twin.input)
+                narrow |= dict(zip(node.output, twin.output, strict=True))
+    for name in sorted(added & constants.keys()):
+        graph.initializer.append(_tensor(f"{name}{TWIN}", kind, constants[name]))
+    keep_needed(graph, nodes)
+
+
+def _narrow_twin(
+    node: onnx.NodeProto,
+    constants: Collection[str],
+    narrow: Mapping[str, str],
+) -> onnx.NodeProto | None:
+    """Return the same in the narrow type; None if it reads a float32 value that is no constant."""
+    inputs = []
+    for name in node.input[: 2 if node.op_type in ("Add", "Mul") else 1]:
+        if name in narrow:
+            inputs.append(narrow[name])
+        elif name in constants:
+            inputs.append(f"{name}{TWIN}")
+        else:
+            return None
+    twin = onnx.NodeProto()
+    twin.CopyFrom(node)
+    twin.name = ""
+    twin.input[: len(inputs)] = inputs
+    twin.output[:] = [f"{name}{TWIN}" for name in node.output]
+    return twin
+
+
+def _narrowed(values: NDArray[Any], kind: int) -> torch.Tensor:
+    return torch.tensor(values).to(TORCH[kind])
+
+
+def _tensor(name: str, kind: int, values: torch.Tensor) -> onnx.TensorProto:
+    """Return a constant of narrow numbers."""
+    raw = values.view(torch.int16).numpy().tobytes()
+    return helper.make_tensor(name, kind, values.shape, raw, raw=True)
+
+
 class _Rewriter:
     """A rewriter that reads a graph's nodes in order and writes new ones in their place."""
 
-    def __init__(self, graph: onnx.GraphProto, precision: str, parameters: Collection[str]) -> None:
+    def __init__(
+        self, graph: onnx.GraphProto, precision: str, parameters: Collection[str], *, narrow: bool
+    ) -> None:
         self.graph = graph
         self.stored = STORED[precision]
         self.product = {
-            "bf16": self._widened_product,
-            "fp16": self._half_product,
+            "bf16": self._narrow_product if narrow else self._widened_product,
+            "fp16": self._narrow_product,
             "int8": self._integer_product,
         }[precision]
         self.parameters = parameters
@@ -120,10 +217,10 @@ class _Rewriter:
     def _widened_product(self, x: str, weight: str, y: str) -> None:
         self._add("MatMul", [x, self._widened(weight)], y)
 
-    def _half_product(self, x: str, weight: str, y: str) -> None:
-        self._add("Cast", [x], f"{x}.half", to=TensorProto.FLOAT16)
-        self._add("MatMul", [f"{x}.half", self._store(weight)], f"{y}.half")
-        self._add("Cast", [f"{y}.half"], y, to=TensorProto.FLOAT)
+    def _narrow_product(self, x: str, weight: str, y: str) -> None:
+        self._add("Cast", [x], f"{x}.narrow", to=self.stored)
+        self._add("MatMul", [f"{x}.narrow", self._store(weight)], f"{y}.narrow")
+        self._add("Cast", [f"{y}.narrow"], y, to=TensorProto.FLOAT)
 
     def _integer_product(self, x: str, weight: str, y: str) -> None:
         """Add y = round(x / s) round(weight / t) s t, for x [..., K] and weight [K, N].
@@ -166,18 +263,15 @@ class _Rewriter:
         """Return the name of a weight in its stored type."""
         name = f"{weight}.stored"
         if name not in self.made:
-            narrow = torch.from_numpy(self._values(weight)).to(TORCH[self.stored])
+            narrow = _narrowed(self._values(weight), self.stored)
             if not narrow.isfinite().all():
                 raise ValueError(
                     f"{weight} holds a value outside the range of {narrow.dtype}".replace(
                         "torch.", ""
                     )
                 )
-            raw = narrow.view(torch.int16).numpy().tobytes()
             self.made.add(name)
-            self.graph.initializer.append(
-                helper.make_tensor(name, self.stored, narrow.shape, raw, raw=True)
-            )
+            self.graph.initializer.append(_tensor(name, self.stored, narrow))
         return name
 
     def _values(self, weight: str) -> NDArray[np.float32]:

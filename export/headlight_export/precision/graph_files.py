@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import onnx
 
 from headlight.runtime.bundle.manifest import Graph
-from headlight_export.precision.conversion import convert
+from headlight_export.precision.conversion import convert, without_casts
 from headlight_export.precision.quality import broken
-from headlight_export.writer.fused_attention import PLAIN
+from headlight_export.writer.fused_attention import FORMS, FUSED, PLAIN, with_fused_attention
 from headlight_export.writer.weight_file import share_weights
 from headlight_model.encoder import Encoder
 
 CPU, OPENVINO, CUDA = "cpu", "openvino", "cuda"
-# Precisions whose graphs CUDA has kernels for. bf16 graphs hold bfloat16 weights and compute in
-# float32, as everywhere.
-ON_CUDA = ("bf16", "fp16")
+ON_CUDA = ("bf16", "fp16")  # precisions whose graphs CUDA has kernels for
 
 
 def convertible(graphs: Sequence[Graph]) -> list[Graph]:
@@ -49,23 +47,66 @@ def write_precision(
     Raises:
         ValueError: a weight is beyond the range of the precision.
     """
-    parameters = {f"encoder.{name}" for name, _ in encoder.named_parameters()}
     models = {graph.role: onnx.load(draft / graph.file) for graph in exact}
+    on_cuda = _embed_on_cuda(models, precision, encoder, kept)
     for model in models.values():
-        try:
-            convert(model, precision, parameters, kept)
-        except ValueError as error:
-            raise broken(CPU, precision, f"cannot hold the weights: {error}") from error
+        _convert(model, precision, encoder, kept)
     weights = f"weights.{precision}.bin"
-    share_weights(models.values(), draft / weights)
+    share_weights([*models.values(), *([on_cuda] if on_cuda else [])], draft / weights)
     written = []
-    for graph in exact:
-        file = f"{graph.role}.{precision}.onnx"
-        onnx.save(models[graph.role], draft / file)
-        providers = (CPU, CUDA) if precision in ON_CUDA else (CPU,)
+
+    def write(graph: Graph, model: onnx.ModelProto, name: str, *providers: str) -> None:
+        onnx.save(model, draft / name)
         written.append(
             dataclasses.replace(
-                graph, precision=precision, file=file, weights=(weights,), providers=providers
+                graph, precision=precision, file=name, weights=(weights,), providers=providers
             )
         )
+
+    for graph in exact:
+        name, fused = f"{graph.role}.{precision}.onnx", on_cuda if graph.role == "embed" else None
+        on_both = precision in ON_CUDA and fused is None
+        write(graph, models[graph.role], name, CPU, *((CUDA,) if on_both else ()))
+        if fused is not None:
+            form = dataclasses.replace(graph, form=FUSED)
+            write(form, fused, f"embed.{FUSED}.{CUDA}.{precision}.onnx", CUDA)
     return written
+
+
+def _embed_on_cuda(
+    models: Mapping[str, onnx.ModelProto],
+    precision: str,
+    encoder: Encoder,
+    kept: Collection[str],
+) -> onnx.ModelProto | None:
+    """Return the graph of vectors for CUDA, if it differs from that for CPUs.
+
+    It multiplies in the precision, and has fused attention. In bf16, CPUs have no kernels for
+    either.
+    """
+    form = FORMS.get((CUDA, precision))
+    if form is None or "embed" not in models:
+        return None
+    model = onnx.ModelProto()
+    model.CopyFrom(models["embed"])
+    _convert(model, precision, encoder, kept, narrow=True)
+    fused = with_fused_attention(model, encoder.config, form)
+    if fused is not None:
+        without_casts(fused, form.kind)
+    return fused
+
+
+def _convert(
+    model: onnx.ModelProto,
+    precision: str,
+    encoder: Encoder,
+    kept: Collection[str],
+    *,
+    narrow: bool = False,
+) -> None:
+    """Convert a graph in place. Raises ValueError if the precision cannot hold its weights."""
+    parameters = {f"encoder.{name}" for name, _ in encoder.named_parameters()}
+    try:
+        convert(model, precision, parameters, kept, narrow=narrow)
+    except ValueError as error:
+        raise broken(CPU, precision, f"cannot hold the weights: {error}") from error

@@ -1,4 +1,4 @@
-"""Products in float16, as a GPU computes them: their range, and their distance from float32.
+"""Products and attention in float16, as on a GPU: their range, and distance from float32.
 
 The provider for CPUs takes the casts around such a product out, and computes it in float32. There
 a graph in fp16 never overflows, and is as exact as its weights. So PyTorch computes here what the
@@ -46,7 +46,11 @@ SEED = 8
 
 
 def measure_half(
-    reference: Reference, sample: Passages, outputs: Collection[str] = ("pooled",)
+    reference: Reference,
+    sample: Passages,
+    outputs: Collection[str] = ("pooled",),
+    *,
+    attention: bool = True,
 ) -> HalfQuality:
     """Compute texts and random ids with products in float16, and compare.
 
@@ -56,6 +60,7 @@ def measure_half(
         reference: PyTorch's float32.
         sample: texts; TEXTS of them are computed.
         outputs: of the model's task, from the manifest.
+        attention: whether that of the graph of vectors is in float16, too.
 
     Raises:
         BrokenVariantError: numbers of a product leave float16's range or come near its end, or
@@ -74,7 +79,7 @@ def measure_half(
         with products:
             exact = reference.outputs(text.ids, text.segments, weights=maps)
         _check_range(products.largest)
-        with HalfProducts():
+        with HalfProducts(attention=attention):
             halved = rounded.outputs(text.ids, text.segments, weights=maps)
         for name, value in halved.items():
             errors[name] = max(errors.get(name, 0.0), distance(name, value, exact[name]))
@@ -122,6 +127,9 @@ class Products(TorchFunctionMode):
         arguments: Sequence[Any] = (),
         options: Mapping[str, Any] | None = None,
     ) -> Any:
+        if function is functional.scaled_dot_product_attention:
+            query, key, value = arguments
+            return self.attention(query, key, value, **(options or {}))
         if function is not functional.linear:
             return function(*arguments, **(options or {}))
         x, weight, bias = arguments
@@ -134,12 +142,25 @@ class Products(TorchFunctionMode):
         """Return x times the weight: [..., K] and [N, K] -> [..., N]."""
         raise NotImplementedError
 
+    def attention(self, query: Tensor, key: Tensor, value: Tensor, **mask: Any) -> Tensor:
+        """Return the context of fused attention: [B, H, Q, d]."""
+        return functional.scaled_dot_product_attention(query, key, value, **mask)
+
 
 class HalfProducts(Products):
     """Mode that rounds what products read and give; sums are float32, as in matrix units."""
 
+    def __init__(self, *, attention: bool = True) -> None:
+        """Take whether fused attention is rounded, too: what it reads and gives."""
+        super().__init__()
+        self._round = _half if attention else Tensor.float
+
     def product(self, x: Tensor, weight: nn.Parameter) -> Tensor:
         return _half(functional.linear(_half(x), weight))
+
+    def attention(self, query: Tensor, key: Tensor, value: Tensor, **mask: Any) -> Tensor:
+        rounded = (self._round(each) for each in (query, key, value))
+        return self._round(super().attention(*rounded, **mask))
 
 
 class LargestProducts(Products):
@@ -157,6 +178,11 @@ class LargestProducts(Products):
         for values in (x, y):
             self.largest.widen(self._modules[id(weight)], values)
         return y
+
+    def attention(self, query: Tensor, key: Tensor, value: Tensor, **mask: Any) -> Tensor:
+        for values in (query, key, value):
+            self.largest.widen("attention", values)
+        return super().attention(query, key, value, **mask)
 
 
 def _half(x: Tensor) -> Tensor:

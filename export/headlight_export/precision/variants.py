@@ -19,7 +19,7 @@ from headlight.runtime.parity.golden_inputs import load_golden
 from headlight.runtime.runtime import Runtime
 from headlight_export.parity.parity_report import Row, measure
 from headlight_export.parity.reference import Reference
-from headlight_export.precision.graph_files import CPU
+from headlight_export.precision.graph_files import CPU, CUDA
 from headlight_export.precision.half_products import measure_half
 from headlight_export.precision.layer_search import Search
 from headlight_export.precision.quality import NOT_FINITE, HalfQuality, Quality, broken, compare
@@ -83,7 +83,8 @@ def add_variants(
     half = None
     if any(precision == "fp16" for _, precision in variants):
         progress("measuring products in float16")
-        half = measure_half(reference, sample, manifest.outputs)
+        narrow = manifest.fused(CUDA, "fp32")  # and so in fp16
+        half = measure_half(reference, sample, manifest.outputs, attention=narrow)
     extend_golden(draft / manifest.golden, reference, sample)
     graphs = VariantGraphs(draft, manifest, variants, reference.encoder)
     if sample.real:

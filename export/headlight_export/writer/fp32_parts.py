@@ -20,7 +20,12 @@ from headlight_export.precision.graph_files import CPU, CUDA, OPENVINO
 from headlight_export.precision.variants import SLACK
 from headlight_export.progress import TRACING, Progress
 from headlight_export.tokenizers.tokenizer_file import takes_pairs
-from headlight_export.writer.fused_attention import FUSED, PLAIN, with_fused_attention
+from headlight_export.writer.fused_attention import (
+    FORMS,
+    FUSED,
+    PLAIN,
+    with_fused_attention,
+)
 from headlight_export.writer.golden_answers import write_golden
 from headlight_export.writer.graphs import OPSET, trace
 from headlight_export.writer.head_graph import write_head
@@ -134,15 +139,21 @@ def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Gr
         attend = trace(encoder)
         weights.take(attend)
         embed = vectors_alone(attend)
-        fused = with_fused_attention(embed, encoder.config)
-        rest = providers if fused is None else (OPENVINO, CUDA)
+        fused = {
+            provider: model
+            for provider in providers
+            if (form := FORMS.get((provider, PRECISION)))
+            and (model := with_fused_attention(embed, encoder.config, form))
+        }
+        rest = tuple(provider for provider in providers if provider not in fused)
         plain = [
-            _write_graph(draft, "embed", PLAIN, embed, weights, rest),
-            _write_graph(draft, "attend", PLAIN, attend, weights, providers),
+            _write_graph(draft, "embed.onnx", PLAIN, embed, weights, rest),
+            _write_graph(draft, "attend.onnx", PLAIN, attend, weights, providers),
         ]
-        graphs = list(plain)
-        if fused is not None:
-            graphs.append(_write_graph(draft, "embed", FUSED, fused, weights, (CPU,)))
+        graphs = plain + [
+            _write_graph(draft, _fused_file(provider), FUSED, model, weights, (provider,))
+            for provider, model in fused.items()
+        ]
     # OpenVINO rounds by itself: its bfloat16 needs no file of its own.
     return (
         *graphs,
@@ -151,19 +162,23 @@ def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Gr
     )
 
 
+def _fused_file(provider: str) -> str:
+    """Return the file of a provider's graph `embed` with fused attention."""
+    return "embed.fused.onnx" if provider == CPU else f"embed.fused.{provider}.onnx"
+
+
 def _write_graph(
     draft: Path,
-    role: str,
+    file: str,
     form: str,
     model: onnx.ModelProto,
     weights: WeightFile,
     providers: tuple[str, ...],
 ) -> Graph:
     weights.take(model)
-    file = f"{role}.onnx" if form == PLAIN else f"{role}.{form}.onnx"
     onnx.save(model, draft / file)
     return Graph(
-        role=role,
+        role=file.partition(".")[0],
         form=form,
         precision=PRECISION,
         file=file,

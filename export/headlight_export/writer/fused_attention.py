@@ -1,11 +1,16 @@
-"""Attention of the graph `embed` as one operator of ONNX Runtime, for CPUs.
+"""Attention of the graph `embed` as one operator of ONNX Runtime.
 
 `com.microsoft.MultiHeadAttention` computes softmax(scale Q K^T) V of all heads (ContribOperators.md
 of ONNX Runtime). Without a mask its kernel for CPUs holds no map of length x length, as measured in
-bench/results/long-texts.md. So the mask of padding is one more number of each key, and each query
-has a 1 for it:
-[q, 1] . [k, m] = q . k + m, where m is 0 for a token and MASKED_SCORE for padding. Maps would take
-4 GiB for a text of 8,192 tokens and 16 heads.
+bench/results/long-texts.md. So the mask is one more number of each key, and each query has a factor
+for it:
+[q, f] . [k, m] = q . k + f m, where m is 0 for a token that is seen, and f m is far below all
+scores for others. Maps would take 4 GiB for a text of 8,192 tokens and 16 heads.
+
+On CUDA this was not run yet. From ONNX Runtime's sources (contrib_ops/cuda/bert): without a mask,
+in float32, float16 or bfloat16, the kernel is one without maps if heads have a multiple of 8
+numbers. The operator's own lengths of keys do not suit: they hide no token in the midst of a text,
+as occlusion does, and before compute capability 9.0, or in float32, their kernel holds maps.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import NodeProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from headlight_export.writer.vectors_graph import keep_needed
 from headlight_model.config import EncoderConfig
@@ -24,12 +29,37 @@ PLAIN, FUSED = "decomposed", "fused"  # forms of attention in a graph
 DOMAIN = "com.microsoft"
 # Operators between the input `mask` and what it adds to the scores.
 MASKING = {"Where", "Unsqueeze", "Not", "Equal"}
-ONES, MASKS = "fused_ones", "fused_masks"  # [B, S, H, 1], of queries and keys
+FACTORS, MASKS = "fused_factors", "fused_masks"  # [B, S, H, columns], of queries and keys
+# The product is below all scores; both are in the range of float16.
+FACTOR, HIDDEN = 32768.0, -32768.0
 HEADS_APART = [0, 2, 1, 3]  # permutes [B, S, H, d] to [B, H, S, d], and back
 # Constants.
-JOINED, KEYS_FIRST, OF_HEADS, AXIS = (
-    f"fused_{name}" for name in ("joined", "keys_first", "of_heads", "axis")
+JOINED, KEYS_FIRST, OF_HEADS, AXIS, LEAST, FIRST = (
+    f"fused_{name}" for name in ("joined", "keys_first", "of_heads", "axis", "least", "first")
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """How the operator takes queries, keys and values.
+
+    Attributes:
+        columns: how many numbers each query and key has besides its own: that of the mask, and
+            zeros.
+        kind: their type, and that of the context.
+    """
+
+    columns: int = 1
+    kind: int = TensorProto.FLOAT
+
+
+# By provider and precision. Others have plain operators.
+FORMS = {
+    ("cpu", "fp32"): Form(),
+    ("cuda", "fp32"): Form(8),
+    ("cuda", "fp16"): Form(8, TensorProto.FLOAT16),
+    ("cuda", "bf16"): Form(8, TensorProto.BFLOAT16),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,12 +76,15 @@ class _Attention:
     end: NodeProto  # gives [B, S, H d]
 
 
-def with_fused_attention(embed: onnx.ModelProto, config: EncoderConfig) -> onnx.ModelProto | None:
+def with_fused_attention(
+    embed: onnx.ModelProto, config: EncoderConfig, form: Form
+) -> onnx.ModelProto | None:
     """Return the graph of vectors with one operator for the attention of each layer.
 
     Args:
         embed: in plain operators, with its large weights outside. Unchanged.
         config: of the encoder.
+        form: of the operator.
 
     Returns:
         None if scores depend on more than padding, as with a bias of positions, a window or a
@@ -69,8 +102,8 @@ def with_fused_attention(embed: onnx.ModelProto, config: EncoderConfig) -> onnx.
     for node in graph.node:
         if layer := ends.get(node.output[0]):
             if layer is layers[0]:
-                nodes.extend(_mask_columns(layer.added))
-            nodes.extend(plain.fused(layer, config.heads))
+                nodes.extend(_mask_columns(layer.added, form))
+            nodes.extend(plain.fused(layer, config.heads, form))
         else:
             nodes.append(node)
     constants = {
@@ -79,21 +112,29 @@ def with_fused_attention(embed: onnx.ModelProto, config: EncoderConfig) -> onnx.
         OF_HEADS: [1, 1, config.heads, 1],
         AXIS: [1],
     }
-    for name, numbers in constants.items():
-        graph.initializer.append(numpy_helper.from_array(np.array(numbers, dtype=np.int64), name))
+    arrays = {name: np.array(numbers, dtype=np.int64) for name, numbers in constants.items()}
+    arrays[LEAST] = np.array(HIDDEN, dtype=np.float32)
+    arrays[FIRST] = np.eye(1, form.columns, dtype=np.float32)[0]
+    for name, array in arrays.items():
+        graph.initializer.append(numpy_helper.from_array(array, name))
     keep_needed(graph, nodes)
     model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
     return model
 
 
-def _mask_columns(added: str) -> list[NodeProto]:
-    """Return the nodes that make ONES and MASKS of what is added to the scores: [B, 1, 1, S]."""
-    one = numpy_helper.from_array(np.ones(1, dtype=np.float32))
+def _mask_columns(added: str, form: Form) -> list[NodeProto]:
+    """Return the nodes that make FACTORS and MASKS of what is added to the scores: [B, 1, 1, S]."""
+    factor = numpy_helper.from_array(np.array([FACTOR], dtype=np.float32))
+    wide, kept = f"{MASKS}_wide", f"{FACTORS}_wide"
     return [
-        helper.make_node("Reshape", [added, KEYS_FIRST], ["fused_mask"]),
-        helper.make_node("Expand", ["fused_mask", OF_HEADS], [MASKS]),
-        helper.make_node("Shape", [MASKS], ["fused_extents"]),
-        helper.make_node("ConstantOfShape", ["fused_extents"], [ONES], value=one),
+        helper.make_node("Max", [added, LEAST], ["fused_bounded"]),
+        helper.make_node("Reshape", ["fused_bounded", KEYS_FIRST], ["fused_mask"]),
+        helper.make_node("Mul", ["fused_mask", FIRST], ["fused_columns"]),
+        helper.make_node("Expand", ["fused_columns", OF_HEADS], [wide]),
+        helper.make_node("Shape", [wide], ["fused_extents"]),
+        helper.make_node("ConstantOfShape", ["fused_extents"], [kept], value=factor),
+        helper.make_node("Cast", [wide], [MASKS], to=form.kind),
+        helper.make_node("Cast", [kept], [FACTORS], to=form.kind),
     ]
 
 
@@ -134,7 +175,7 @@ class _PlainGraph:
             return False
         return all(self.is_padding(name) for name in node.input)
 
-    def fused(self, layer: _Attention, heads: int) -> list[NodeProto]:
+    def fused(self, layer: _Attention, heads: int, form: Form) -> list[NodeProto]:
         """Return the nodes that give the same as the layer's last node."""
         nodes: list[NodeProto] = []
         prefix = f"fused_{layer.number}"
@@ -143,17 +184,25 @@ class _PlainGraph:
             nodes.append(helper.make_node(kind, inputs, [name], **attributes))
             return name
 
+        def typed(name: str, part: str) -> str:
+            """Return the value in the operator's type."""
+            if form.kind == TensorProto.FLOAT:
+                return name
+            return node("Cast", [name], f"{prefix}_{part}_typed", to=form.kind)
+
         def rows(name: str, part: str, apart: list[int], back: list[int]) -> str:
             """Return [B, S, H, d] of heads; `apart` permutes it to their order, `back` from it."""
             maker = self._makers[name]
             if maker.op_type == "Transpose" and list(maker.attribute[0].ints) == apart:
-                return maker.input[0]  # as it was before
-            return node("Transpose", [name], f"{prefix}_{part}_rows", perm=back)
+                name = maker.input[0]  # as it was before
+            else:
+                name = node("Transpose", [name], f"{prefix}_{part}_rows", perm=back)
+            return typed(name, part)
 
         query = rows(layer.query, "query", HEADS_APART, HEADS_APART)
         keys = rows(layer.keys, "keys", [0, 2, 3, 1], [0, 3, 1, 2])
         values = rows(layer.values, "values", HEADS_APART, HEADS_APART)
-        query = node("Concat", [query, ONES], f"{prefix}_query_1", axis=-1)
+        query = node("Concat", [query, FACTORS], f"{prefix}_query_f", axis=-1)
         keys = node("Concat", [keys, MASKS], f"{prefix}_keys_m", axis=-1)
         inputs = [
             node("Reshape", [heads_apart, JOINED], f"{prefix}_{part}")
@@ -168,8 +217,12 @@ class _PlainGraph:
             scale=layer.scale,
         )
         # A text without tokens has zeros.
-        seen = node("Squeeze", [layer.seen, AXIS], f"{prefix}_seen")
-        node("Mul", [context, seen], layer.end.output[0])
+        seen = typed(node("Squeeze", [layer.seen, AXIS], f"{prefix}_seen"), "seen")
+        end = layer.end.output[0]
+        if form.kind == TensorProto.FLOAT:
+            node("Mul", [context, seen], end)
+        else:
+            node("Cast", [node("Mul", [context, seen], f"{prefix}_end")], end, to=TensorProto.FLOAT)
         return nodes
 
     def _taker(self, name: str, kind: str) -> NodeProto:

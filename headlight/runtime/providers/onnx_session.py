@@ -78,7 +78,9 @@ class OnnxSession(OrtSession):
             return contextlib.nullcontext(dict(zip(names, session.run(names, feeds), strict=True)))
 
 
-def run_into(session: Any, names: Sequence[str], feeds: Arrays, buffers: Arrays) -> Arrays:
+def run_into(
+    session: Any, names: Sequence[str], feeds: Arrays, buffers: Arrays, options: Any = None
+) -> Arrays:
     """Run a session and return the named outputs; one that has a buffer is written into it."""
     binding = session.io_binding()
     for name, array in feeds.items():
@@ -89,7 +91,7 @@ def run_into(session: Any, names: Sequence[str], feeds: Arrays, buffers: Arrays)
             binding.bind_output(name, "cpu", 0, buffer.dtype.type, buffer.shape, buffer.ctypes.data)
         else:
             binding.bind_output(name)
-    session.run_with_iobinding(binding)
+    session.run_with_iobinding(binding, options)
     return {
         name: buffers[name] if name in buffers else value.numpy()
         for name, value in zip(names, binding.get_outputs(), strict=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from headlight.errors import BundleError
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.file_contents import OnnxGraph
@@ -68,6 +70,7 @@ def open_graph(
     Raises:
         BundleError: it cannot be opened, or is not what the manifest says.
     """
+    gpu = dataclasses.replace(gpu, record=gpu.record and graph.role == "embed")
     try:
         session = open_session(bundle.graphs[graph.file], provider, precision, workers, gpu)
     except BundleError:

@@ -66,7 +66,7 @@ def load(config: Config, steps: StartupSteps | None = None) -> Runtime:
         attend=config.attention == "on",
         batch_tokens=config.batch_tokens,
         round_lengths=config.round_lengths,
-        gpu=Gpu(config.gpu_device, config.gpu_memory_bytes),
+        gpu=Gpu(config.gpu_device, config.gpu_memory_bytes, config.gpu_graphs == "on"),
         self_test=False,  # all golden inputs run below
     )
     measure_tokenizer(runtime)

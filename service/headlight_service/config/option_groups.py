@@ -177,6 +177,14 @@ class ComputationOptions:
             "graphs, or one with --attention off"
         ),
     )
+    gpu_graphs: str = choice_option(
+        "off",
+        (
+            "for provider cuda: on: record vectors of up to 8 texts of up to 128 tokens as CUDA "
+            "graphs, and replay them; not tried on a GPU yet"
+        ),
+        *("on", "off"),
+    )
 
 
 HOST_PORT = "HOST:PORT"
@@ -468,8 +476,8 @@ class BatchOptions:
         None,
         COUNT,
         (
-            "pad batches to a multiple of this many tokens (default: 1; openvino: the fastest "
-            "here, measured at the first start)"
+            "pad batches to a multiple of this many tokens (default: 1; cuda: 16; openvino: the "
+            "fastest here, measured at the first start)"
         ),
         metavar="TOKENS",
     )

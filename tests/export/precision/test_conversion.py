@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,18 @@ import onnx
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
+from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.file_contents import OnnxGraph
 from headlight.runtime.providers.provider_choice import open_session
 from headlight.runtime.providers.worker_layout import Workers
 from headlight_export.precision.conversion import PRECISIONS, convert
+from headlight_export.precision.graph_files import convertible, write_precision
 from headlight_export.precision.variant_options import check_family, known_variants
+from headlight_model.checkpoint import load_checkpoint
+from tests.conftest import MakeBundle
 from tests.processor import SATURATES, saturates
 
 
@@ -101,3 +108,73 @@ def test_a_converted_product_matches_its_formula(precision: str) -> None:
         atol=0.03 if precision == "int8" else 1e-2 * (precision == "fp16") + 1e-5,
     )
     assert (y[0, 1] == 0).all()
+
+
+class MultiHeadAttention(OpRun):
+    """As ONNX Runtime documents it: sums in float32, the rest in the type of the inputs."""
+
+    op_domain = "com.microsoft"
+
+    def _run(self, *inputs: Any, num_heads: int, scale: float) -> tuple[Any]:
+        query, keys, values = (
+            x.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2).astype(np.float32) for x in inputs
+        )
+        scores = scale * query @ keys.swapaxes(2, 3)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights = (weights / weights.sum(-1, keepdims=True)).astype(inputs[0].dtype)
+        context = (weights.astype(np.float32) @ values).swapaxes(1, 2)
+        return (context.reshape(inputs[2].shape).astype(inputs[0].dtype),)
+
+
+@pytest.mark.parametrize(("precision", "bits"), [("fp16", 11), ("bf16", 8)])
+@pytest.mark.parametrize("kind", ["learned", "rope", "sinusoidal"])
+def test_the_graph_for_cuda_gives_the_vectors_in_narrow_numbers(
+    kind: str,
+    precision: str,
+    bits: int,
+    make_bundle: MakeBundle,
+    make_checkpoint: MakeBundle,
+    tmp_path: Path,
+) -> None:
+    """Computed by ONNX's own evaluator: no provider for CPUs has these kernels."""
+    copy, encoder = (
+        Path(shutil.copytree(make_bundle(kind), tmp_path / "copy")),
+        load_checkpoint(make_checkpoint(kind)),
+    )
+    graphs = write_precision(copy, convertible(Bundle(copy).manifest.graphs), precision, encoder)
+    [graph] = [each for each in graphs if "cuda" in each.providers and each.role == "embed"]
+    assert (graph.form, graph.providers) == ("fused", ("cuda",))
+    assert [each.providers for each in graphs if each.form != "fused"] == [
+        ("cpu",),
+        ("cpu", "cuda"),
+    ]
+    model = onnx.load(copy / graph.file)
+    onnx.checker.check_model(model)
+    narrow = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}[precision]
+    types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    products = [node for node in model.graph.node if node.op_type == "MatMul"]
+    assert {types[node.input[1]] for node in products if node.input[1] in types} == {narrow}
+    # Nothing is cast up and down again: from a product to the next, all stays narrow.
+    casts = {node.output[0]: node for node in model.graph.node if node.op_type == "Cast"}
+    assert not any(
+        node.attribute[0].i == narrow and node.input[0] in casts for node in casts.values()
+    )
+    mask = np.array([[1] * 7, [1, 1, 0, 1, 1, 0, 0], [0] * 7, [1] + [0] * 6], dtype=np.int64)
+    ids = np.random.default_rng(0).integers(2, 8, mask.shape) * mask
+    known = {"ids": ids, "mask": mask, "pool_mask": mask}
+    feeds = {each.name: known.get(each.name, np.zeros_like(ids)) for each in model.graph.input}
+    exact = ReferenceEvaluator(onnx.load(copy / "embed.onnx")).run(None, feeds)
+    narrowed = ReferenceEvaluator(model, new_ops=[MultiHeadAttention]).run(None, feeds)
+    for one, other, value in zip(exact, narrowed, model.graph.output, strict=True):
+        assert other.dtype == np.float32
+        worst = np.abs(one - other).max() / np.abs(one).max()
+        assert 2.0**-bits / 100 < worst < 16 * 2.0**-bits, (value.name, worst)
+
+
+def test_scores_that_depend_on_more_than_padding_leave_one_graph_for_both_providers(
+    make_bundle: MakeBundle, make_checkpoint: MakeBundle, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(make_bundle("alibi"), tmp_path / "copy"))
+    exact = convertible(Bundle(copy).manifest.graphs)
+    graphs = write_precision(copy, exact, "fp16", load_checkpoint(make_checkpoint("alibi")))
+    assert [(each.form, each.providers) for each in graphs] == [("decomposed", ("cpu", "cuda"))] * 2

@@ -82,8 +82,8 @@ def test_a_conversion_that_breaks_the_model_is_not_written(
     """The faults: scales of 0, and scales that are not finite."""
 
     def broken(value: float) -> Callable[..., None]:
-        def wrong(model: onnx.ModelProto, *others: Any) -> None:
-            convert(model, *others)
+        def wrong(model: onnx.ModelProto, *others: Any, **options: Any) -> None:
+            convert(model, *others, **options)
             for tensor in model.graph.initializer:
                 if tensor.name.endswith(".scales"):
                     numbers = np.full_like(numpy_helper.to_array(tensor), value)

@@ -12,7 +12,7 @@ import pytest
 
 from headlight.runtime.bundle.manifest_fields import MANIFEST
 from headlight_export.folders.origin import read_origin
-from headlight_export.writer.fused_attention import with_fused_attention
+from headlight_export.writer.fused_attention import FORMS, with_fused_attention
 from headlight_export.writer.graphs import OPSET, Embed, traced
 from headlight_export.writer.vectors_graph import vectors_alone
 from tests.conftest import MakeBundle
@@ -52,12 +52,14 @@ def test_weights_that_it_does_not_need_are_left_out(make_bundle: MakeBundle) -> 
 
 
 @pytest.mark.parametrize("kind", ["learned", "rope", "sinusoidal"])
-def test_fused_attention_gives_the_same_alone_and_beside_longer_and_empty_texts(
-    kind: str, make_bundle: MakeBundle, make_checkpoint: MakeBundle
+@pytest.mark.parametrize("provider", ["cpu", "cuda"])
+def test_fused_attention_gives_the_same_beside_longer_and_empty_texts_and_with_hidden_tokens(
+    provider: str, kind: str, make_bundle: MakeBundle, make_checkpoint: MakeBundle
 ) -> None:
     plain = vectors_alone(onnx.load(make_bundle(kind) / "attend.onnx"))
     before = plain.SerializeToString()
-    fused = with_fused_attention(plain, read_origin(make_checkpoint(kind)).encoder.config)
+    config, form = read_origin(make_checkpoint(kind)).encoder.config, FORMS[provider, "fp32"]
+    fused = with_fused_attention(plain, config, form)
     assert plain.SerializeToString() == before
     assert fused is not None
     assert "Softmax" not in operators(fused)
@@ -67,6 +69,7 @@ def test_fused_attention_gives_the_same_alone_and_beside_longer_and_empty_texts(
     ]
     for lengths in ([7], [7, 3, 0, 1]):
         mask = (np.arange(max(lengths)) < np.array(lengths)[:, None]).astype(np.int64)
+        mask[0, 3] = 0  # hidden in the midst of a text
         ids = np.random.default_rng(0).integers(2, 8, mask.shape) * mask
         known = {"ids": ids, "mask": mask, "pool_mask": mask}
         feeds = {

@@ -35,4 +35,6 @@ def device(bundle_path: Path, learned: Path, monkeypatch: pytest.MonkeyPatch) ->
     )
     monkeypatch.setattr(OnCpu, "asked", [])
     monkeypatch.setattr(OnCpu, "shrunk", [])
+    monkeypatch.setattr(OnCpu, "graphs", [])
+    monkeypatch.setattr(cuda_session, "MEMORY", "cpu")
     return OnCpu

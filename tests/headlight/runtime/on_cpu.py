@@ -19,6 +19,7 @@ class OnCpu(onnxruntime.InferenceSession):  # type: ignore[misc]  # ships no typ
     asked: ClassVar[list[dict[str, Any]]] = []
     providers: ClassVar[list[str]] = [CUDA, CPU]
     shrunk: ClassVar[list[str]] = []
+    graphs: ClassVar[list[str]] = []  # the numbers of the CUDA graphs of its runs
 
     def __init__(self, path: str, options: Any, **rest: Any) -> None:
         self.asked.append(rest)
@@ -27,9 +28,18 @@ class OnCpu(onnxruntime.InferenceSession):  # type: ignore[misc]  # ships no typ
     def get_providers(self) -> list[str]:
         return self.providers
 
+    def get_provider_graph_assignment_info(self) -> Any:
+        """Return none: the real ones all name the CPU."""
+        return []
+
     def run(self, names: list[str], feeds: Arrays, options: Any = None) -> Any:
         self.shrunk.append(options.get_run_config_entry("memory.enable_memory_arena_shrinkage"))
         return super().run(names, feeds)
+
+    def run_with_iobinding(self, binding: Any, options: Any = None) -> None:
+        if options is not None:
+            self.graphs.append(options.get_run_config_entry("gpu_graph_id"))
+        super().run_with_iobinding(binding, options)
 
 
 def items(*lengths: int) -> list[EncodeItem]:

@@ -33,6 +33,7 @@ TEXTS = {
     "threads": ("4", 4),
     "streams": ("4", 4),
     "gpu_memory_bytes": ("1048576", 1 << 20),
+    "gpu_graphs": ("on", "on"),
     "attention": ("off", "off"),
     "stall_seconds": ("2.5", 2.5),
     "max_output_bytes": ("9999999", 9999999),

@@ -154,12 +154,54 @@ def test_sessions_are_created_with_the_cuda_options(device: type[OnCpu], bundle_
     assert device.shrunk == ["gpu:1"] * 2, "each graph has an arena of its own"
 
 
+def test_short_batches_of_vectors_are_recorded_by_shape(
+    device: type[OnCpu], bundle_path: Path, runtime: Runtime
+) -> None:
+    ours = Runtime(bundle_path, provider="cuda", gpu=Gpu(record=True), self_test=False)
+    recorded = [options["providers"][0][1].get("enable_cuda_graph") for options in device.asked]
+    assert recorded == [1, None], "the graph of attention has outputs of many shapes"
+    answers = []
+    for lengths in ((5,), (7, 3, 9), (4, 8, 2), (17, 2), (1,) * 9):
+        batch = [each._replace(selection=Selection()) for each in items(*lengths)]
+        answers.append((batch, ours.engine.run(batch)))
+    ours.engine.run(items(5))  # also asks for the vectors of tokens
+    # One text of 16 tokens; four, twice; two of 32. Nine are too many.
+    assert device.graphs == ["1", "2", "2", "3", "-1", "-1"]
+    for batch, got in answers:  # after later ones
+        for one, other in zip(runtime.engine.run(batch), got, strict=True):
+            np.testing.assert_allclose(other["pooled"], one["pooled"], atol=1e-6)
+    ours.engine.shrink()
+    assert device.shrunk == ["gpu:0"], "recordings hold addresses"
+
+
+def test_recordings_are_bounded(
+    device: type[OnCpu], bundle_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_session, "MOST_RECORDED", 2)
+    gpu = Gpu(record=True)
+    ours = Runtime(bundle_path, provider="cuda", gpu=gpu, self_test=False, round_lengths=1)
+    for length in (3, 4, 5, 3):
+        [item] = items(length)
+        ours.engine.run([item._replace(selection=Selection())])
+    assert device.graphs == ["1", "2", "-1", "1"]
+
+
 def test_a_session_that_fell_back_to_the_cpu_is_refused(
     device: type[OnCpu], bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device, "providers", [CPU])
     with pytest.raises(
         BundleError, match=r"cannot use the GPU: .*\[cuda,cudnn\].*Failed to load libcublasLt.so.13"
+    ):
+        Runtime(bundle_path, provider="cuda")
+
+
+def test_a_session_that_would_compute_on_the_cpu_is_refused(
+    device: type[OnCpu], bundle_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(OnCpu, "get_provider_graph_assignment_info")
+    with pytest.raises(
+        BundleError, match="no kernel for Gelu, LayerNormalization, MatMul, MultiHeadAttention on"
     ):
         Runtime(bundle_path, provider="cuda")
 
@@ -268,7 +310,7 @@ def test_non_finite_results_for_all_inputs_lose_the_device(
     def spoiled(*arguments: Any) -> Arrays:
         found = inner(*arguments)
         found[name] = found[name].copy()
-        found[name][-1, -1] = np.inf
+        found[name][-1, 0] = np.inf
         return found
 
     monkeypatch.setattr(cuda_session, "run_into", spoiled)

@@ -1,1 +1,0 @@
-"""GPU benchmark: parity with PyTorch, speed, and speed over the wire."""

@@ -311,9 +311,7 @@ class Engine:
                     feeds["head_mask"][row] = item.head_mask
         requested = set().union(*[item.selection for item in items])
         works = [
-            output.begin(
-                items, self.architecture, ids.shape[1], self._normalize, self.faults.gpu
-            )
+            output.begin(items, self.architecture, ids.shape[1], self._normalize, self.faults.gpu)
             for name, output in OUTPUTS.items()
             if name in requested or (output.selects and output.role == role)
         ]

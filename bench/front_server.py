@@ -40,7 +40,7 @@ from headlight.runtime import Runtime
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.values import Arrays
 from headlight.spec import TRUNCATE, Truncate
-from headlight_service.app import lifecycle, model_loader
+from headlight_service.app import lifecycle, model_versions
 from headlight_service.app.allocator import configure_allocator
 from headlight_service.app.assembly import assemble, load
 from headlight_service.config.option_types import Address
@@ -114,7 +114,7 @@ async def headlight(bundle: Path, truncation: Truncate, *, with_model: bool) -> 
     config = Config(
         bundle=bundle, truncation=truncation, grpc=ANY_PORT, metrics=ANY_PORT, api=ANY_PORT
     )
-    with mock.patch.object(model_loader, "assemble", assemble if with_model else without_model):
+    with mock.patch.object(model_versions, "assemble", assemble if with_model else without_model):
         await lifecycle.Server(config).serve()
 
 

@@ -132,9 +132,9 @@ class BatchAttention(Work):
                 self._wanted[row] = _ItemAttention(choice, places_of(item), whole)
         self._batch = len(items)
         chosen: dict[tuple[Source, int], set[int]] = {}
-        for item in self._wanted.values():
-            for layer, of_layer in zip(item.choice.layers, item.choice.heads, strict=True):
-                chosen.setdefault((item.source, layer), set()).update(of_layer)
+        for needed in self._wanted.values():
+            for layer, of_layer in zip(needed.choice.layers, needed.choice.heads, strict=True):
+                chosen.setdefault((needed.source, layer), set()).update(of_layer)
         # Heads, by source and layer.
         self._chosen = {key: sorted(heads) for key, heads in chosen.items()}
         self._whole = self._unreduced()

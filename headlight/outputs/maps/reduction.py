@@ -222,18 +222,24 @@ def largest(rows: Floats, count: int) -> tuple[Floats, Ids]:
     step = max(1, BLOCK // n)
     for begin in range(0, len(flat), step):
         block = slice(begin, begin + step)
-        # One integer has the entry and, below it, the key, so that one sort orders both. The bits
-        # of float32 are ordered as integers are; those of negative numbers once they are inverted.
-        bits = flat[block].view(np.int32)
-        packed = (bits ^ (bits >> 31 & MAGNITUDE)).astype(np.int64) << 32
-        packed += np.arange(n - 1, -1, -1)
+        # One integer has the entry and, below it, the key, so that one sort orders both.
+        packed = _ordered(flat[block].view(np.int32)).astype(np.int64)
+        packed <<= 32
+        packed |= np.arange(n - 1, -1, -1)
         packed.partition(n - count, axis=-1)
         packed = np.sort(packed[:, n - count :], axis=-1)[:, ::-1]
         keys[block] = n - 1 - (packed & LOW)
-        bits = (packed >> 32).astype(np.int32)
-        entries[block] = (bits ^ (bits >> 31 & MAGNITUDE)).view(np.float32)
+        entries[block] = _ordered((packed >> 32).astype(np.int32)).view(np.float32)
     shape = (*rows.shape[:-1], count)
     return entries.reshape(shape), keys.reshape(shape)
+
+
+def _ordered(bits: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the bits of float32 as integers in the order of the numbers, or their inverse.
+
+    They are, but for those of negative numbers.
+    """
+    return bits if bits.min(initial=0) >= 0 else bits ^ (bits >> 31 & MAGNITUDE)
 
 
 def ordered_keys(entries: Floats, keys: Ids) -> Ids:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import re
 import urllib.request
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,17 +23,17 @@ from bench.frame.rounds import turns
 from bench.front import PACKAGES, Server, Target, started
 from bench.serving.contestants import Setting, setting_of
 
-TEXTS = 512
+TEXTS = 256
 LEAST_MS = 0.005  # of a row
 GROUPS = {"single": (64, 1), "list": (8, 32)}  # callers, and texts of a call
 
 
-def threads(pid: int) -> Counter[str]:
+def threads(pid: int) -> dict[str, float]:
     """Return the CPU of a process's threads in seconds, by name without numbers.
 
     bench.front_server names its threads. Those of libraries have the name of their maker.
     """
-    taken: Counter[str] = Counter()
+    taken = defaultdict[str, float](float)
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
             name = re.sub(r"[-_\d]+$", "", (task / "comm").read_text().strip())
@@ -43,16 +43,20 @@ def threads(pid: int) -> Counter[str]:
     return taken
 
 
-def sums(target: Target) -> Counter[str]:
+def sums(target: Target) -> dict[str, float]:
     """Return the sums of the service's metrics of batches, over all labels."""
     address = target.process.address("metrics")
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as response:
         lines = response.read().decode().splitlines()
-    found: Counter[str] = Counter()
+    found = defaultdict[str, float](float)
     for line in lines:
         name, _, number = line.partition(" ")
         found[name.partition("{")[0]] += float(number) if not line.startswith("#") else 0
     return found
+
+
+def less(after: dict[str, float], before: dict[str, float]) -> dict[str, float]:
+    return {name: number - before.get(name, 0.0) for name, number in after.items()}
 
 
 def measure(setting: Setting, target: Target, way: str) -> dict[str, Any]:
@@ -63,7 +67,8 @@ def measure(setting: Setting, target: Target, way: str) -> dict[str, Any]:
     setting.load.ask(
         "closed", target=target.process.address(), order=order, callers=callers, group=group
     )
-    taken, batches = threads(target.process.pid) - before, sums(target) - counted
+    taken = less(threads(target.process.pid), before)
+    batches = less(sums(target), counted)
     count = batches["headlight_batch_items_count"]
     return {
         "way": way,
@@ -78,7 +83,7 @@ def report(runs: list[dict[str, Any]]) -> list[str]:
 
     def of(way: str, take: str) -> float:
         chosen = [run for run in runs if run["way"] == way]
-        return median(run.get(take) or run["cpu_ms"].get(take, 0.0) for run in chosen)
+        return float(median(run.get(take) or run["cpu_ms"].get(take, 0.0) for run in chosen))
 
     names = sorted({name for run in runs for name in run["cpu_ms"]}, key=lambda n: -of("single", n))
     totals = {

@@ -69,6 +69,7 @@ def test_both_sessions_return_equal_vectors_for_a_single_text(
 ) -> None:
     runtime = Runtime(bundle_path, provider="cpu", threads=1, streams=2)
     assert runtime.workers.lent
+    assert not runtime.engine.has_other_session("attend")
     ran: list[int] = []
     session = runtime.engine._sessions["attend"]
     inner = session.run
@@ -132,6 +133,7 @@ class Counted:
 def test_batches_on_all_threads_take_turns(role: GraphRole, bundle_path: Path) -> None:
     runtime = Runtime(bundle_path, provider="cpu", threads=1, streams=2)
     assert runtime.engine.wide_roles == {"embed", "attend"}
+    assert runtime.engine.has_other_session(role)  # the self-test runs it
     session: Any = runtime.engine._sessions[role]
     counted = Counted(session._wide)
     session._wide = counted

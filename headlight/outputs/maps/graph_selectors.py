@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 # Share of all rows above which whole maps are cheaper than rows computed one by one.
 FEW_ROWS = 1 / 8
 EMPTY_SELECTORS = 64  # shapes of batches without attention whose selectors are kept
-# Bytes of whole maps of a batch from which NumPy chooses the largest entries of rows: on CPUs it
-# takes a third of the time of TopK. Larger ones are reduced in the graph, layer by layer.
+# Bytes of whole maps of a batch from which NumPy chooses the largest entries of rows: faster than
+# TopK on CPUs (docs/performance.md). Larger ones are reduced in the graph, layer by layer.
 CHOSEN_BYTES = 64 << 20
 OUTPUTS_OF: dict[Source, tuple[str, ...]] = {
     "attention": ("attention_{}",),

@@ -106,9 +106,9 @@ class AttentionMap(Output):
         return {}
 
     def begin(
-        self, items: Sequence[Item], architecture: Architecture, longest: int, unit: bool
+        self, items: Sequence[Item], architecture: Architecture, longest: int, unit: bool, gpu: bool
     ) -> Work:
-        return BatchAttention(items, architecture.layers, architecture.heads, longest)
+        return BatchAttention(items, architecture.layers, architecture.heads, longest, gpu)
 
     def graph_shapes(self, architecture: Architecture) -> dict[str, tuple[int, ...]]:
         layers, selected = range(architecture.layers), [*itertools.chain(*OUTPUTS_OF.values())]

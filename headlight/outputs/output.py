@@ -237,11 +237,12 @@ class Output:
         return list(self.reads) if choices else []
 
     def begin(
-        self, items: Sequence[Item], architecture: Architecture, longest: int, unit: bool
+        self, items: Sequence[Item], architecture: Architecture, longest: int, unit: bool, gpu: bool
     ) -> Work:
         """Return the work of one batch, padded to `longest` tokens.
 
-        `unit`: whether pooled vectors have unit length unless a request says otherwise.
+        `unit`: whether pooled vectors have unit length unless a request says otherwise. `gpu`:
+        whether the graph runs on one.
         """
         return Work(self, items)
 

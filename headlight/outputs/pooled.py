@@ -51,7 +51,7 @@ class PooledVectors(Output):
         return _tensors(choice, model.pooled_dim)
 
     def begin(
-        self, items: Sequence[Item], architecture: Architecture, longest: int, unit: bool
+        self, items: Sequence[Item], architecture: Architecture, longest: int, unit: bool, gpu: bool
     ) -> Work:
         return _PooledWork(self, items, unit)
 

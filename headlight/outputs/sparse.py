@@ -97,7 +97,7 @@ class SparseVectors(Output):
         return weights, Tensor(INDICES, "uint32", weights.shape, self.axes)
 
     def begin(
-        self, items: Sequence[Item], architecture: Architecture, longest: int, unit: bool
+        self, items: Sequence[Item], architecture: Architecture, longest: int, unit: bool, gpu: bool
     ) -> Work:
         work = Work(self, items)
         given = self.graph_shapes(architecture)

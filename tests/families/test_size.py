@@ -50,6 +50,6 @@ def test_the_service_needs_little_more_memory_than_the_weights(
         for service in (bare, full):
             with Client(service.target) as client:
                 client.encode(["one text", "and another"])
-        # The embedding table once (0.52), the matrices of each graph, and those of a lone batch:
-        # another copy of either would be 2.4.
-        assert resident(full) - resident(bare) <= 2.1 * weights
+        # The embedding table once (0.52), the matrices of each graph, and those of a lone batch on
+        # either: another copy would be 2.9.
+        assert resident(full) - resident(bare) <= 2.6 * weights

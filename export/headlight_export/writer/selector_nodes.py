@@ -38,8 +38,21 @@ def add_selectors(model: onnx.ModelProto, layers: int, heads: int) -> None:
     _move_forward(graph)
 
 
+def _take_factors(graph: onnx.GraphProto, weights: str) -> Sequence[str]:
+    """Remove the node that gives a layer's weights, and return its inputs.
+
+    They are the softmax of the scores; and [B, 1, S or 1, 1], 0 for queries that see no key and 1
+    for others.
+    """
+    [maker] = [node for node in graph.node if weights in node.output]
+    graph.node.remove(maker)
+    return maker.input
+
+
 def _add_to_layer(graph: onnx.GraphProto, layer: int, heads: int) -> None:
-    weights, scores = f"weights_of_{layer}", f"scores_of_{layer}"
+    scores = f"scores_of_{layer}"
+    # What is selected is multiplied by `seen`: a product with all maps takes as long as a softmax.
+    weights, seen = _take_factors(graph, f"weights_of_{layer}")
 
     def takes(name: str, kind: int, shape: Sequence[str | int]) -> str:
         graph.input.append(helper.make_tensor_value_info(name, kind, shape))
@@ -49,15 +62,23 @@ def _add_to_layer(graph: onnx.GraphProto, layer: int, heads: int) -> None:
         graph.output.append(helper.make_tensor_value_info(name, kind, ["batch", *shape]))
         return name
 
-    def node(kind: str, inputs: Sequence[str], *outputs: str, **attributes: Any) -> None:
+    def node(kind: str, inputs: Sequence[str], *outputs: str, **attributes: Any) -> str:
         graph.node.append(
             helper.make_node(kind, inputs, outputs, name=f"{PREFIX}{outputs[0]}", **attributes)
         )
+        return outputs[0]
 
-    for name, maps in (("attention", weights), ("scores", scores)):
-        chosen = takes(f"{name}_{layer}_heads", TensorProto.INT64, [f"{name}_{layer}_count"])
-        given = gives(f"{name}_{layer}", [f"{name}_{layer}_count", "length", "length"])
-        node("Gather", [maps, chosen], given, axis=1)
+    def chosen(maps: str, name: str, output: str) -> str:
+        heads = takes(f"{name}_{layer}_heads", TensorProto.INT64, [f"{name}_{layer}_count"])
+        return node("Gather", [maps, heads], output, axis=1)
+
+    square: list[str | int] = ["length", "length"]
+    node(
+        "Mul",
+        [chosen(weights, "attention", f"attention_{layer}_softmax"), seen],
+        gives(f"attention_{layer}", [f"attention_{layer}_count", *square]),
+    )
+    chosen(scores, "scores", gives(f"scores_{layer}", [f"scores_{layer}_count", *square]))
 
     # One product of [m, H] and [H, S x S]: a mean over the axis would only serve all heads.
     mix = takes(f"mix_{layer}", TensorProto.FLOAT, ["batch", f"mix_{layer}_count", heads])
@@ -65,28 +86,26 @@ def _add_to_layer(graph: onnx.GraphProto, layer: int, heads: int) -> None:
     node("MatMul", [mix, f"flat_{layer}"], f"flat_mixed_{layer}")
     node("Shape", [weights], f"extents_{layer}", start=2)
     node("Concat", [LEADING, f"extents_{layer}"], f"square_{layer}", axis=0)
-    mixed = gives(f"mixed_{layer}", [f"mix_{layer}_count", "length", "length"])
-    node("Reshape", [f"flat_mixed_{layer}", f"square_{layer}"], mixed)
+    node("Reshape", [f"flat_mixed_{layer}", f"square_{layer}"], f"mixed_{layer}_softmax")
+    mixed = gives(f"mixed_{layer}", [f"mix_{layer}_count", *square])
+    node("Mul", [f"mixed_{layer}_softmax", seen], mixed)
 
     combine = takes(
         f"combine_{layer}", TensorProto.FLOAT, ["batch", 1, f"combine_{layer}_count", "length"]
     )
+    node("Transpose", [seen], f"seen_{layer}_rows", perm=[0, 1, 3, 2])
+    node("Mul", [combine, f"seen_{layer}_rows"], f"combine_{layer}_seen")
     node(
         "MatMul",
-        [combine, weights],
+        [f"combine_{layer}_seen", weights],
         gives(f"rows_{layer}", [heads, f"combine_{layer}_count", "length"]),
     )
 
     top = takes(f"top_{layer}", TensorProto.INT64, [1])
     extents: list[str | int] = [heads, "length", f"top_{layer}_count"]
-    entries = gives(f"top_{layer}_entries", extents)
-    node(
-        "TopK",
-        [weights, top],
-        entries,
-        gives(f"top_{layer}_keys", extents, TensorProto.INT64),
-        axis=-1,
-    )
+    keys = gives(f"top_{layer}_keys", extents, TensorProto.INT64)
+    node("TopK", [weights, top], f"top_{layer}_softmax", keys, axis=-1)
+    node("Mul", [f"top_{layer}_softmax", seen], gives(f"top_{layer}_entries", extents))
 
 
 def _move_forward(graph: onnx.GraphProto) -> None:

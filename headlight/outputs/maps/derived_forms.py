@@ -36,7 +36,7 @@ def form(name: str, architecture: Architecture) -> Choice:
     chosen = tuple(heads[::STEP] if name == "head_mean" else heads)
     # Independent of the model's pooling: the weights of "weighted_mean" differ from token to token,
     # so a swapped token is found.
-    return Choice(specs[name], layers, (chosen,) * len(layers), "weighted_mean")
+    return Choice(specs[name], layers, (chosen,) * len(layers), "weighted_mean", by_graph=True)
 
 
 def form_error(name: str, result: Arrays, maps: Floats) -> float:

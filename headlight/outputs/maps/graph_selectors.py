@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 # Share of all rows above which whole maps are cheaper than rows computed one by one.
 FEW_ROWS = 1 / 8
 EMPTY_SELECTORS = 64  # shapes of batches without attention whose selectors are kept
+# Bytes of whole maps of a batch from which NumPy chooses the largest entries of rows: faster than
+# TopK on CPUs (docs/performance.md). Larger ones are reduced in the graph, layer by layer.
+CHOSEN_BYTES = 64 << 20
 OUTPUTS_OF: dict[Source, tuple[str, ...]] = {
     "attention": ("attention_{}",),
     "scores": ("scores_{}",),
@@ -68,6 +71,11 @@ def source_of(choice: Choice, places: Places) -> Source:
     return "top" if whole and spec.top_k and spec.top_k < places.length else "attention"
 
 
+def _map_bytes(choice: Choice, batch: int, longest: int) -> int:
+    """Return the bytes of the maps of a batch if all its items make this choice."""
+    return 4 * batch * longest**2 * sum(map(len, choice.heads))
+
+
 def _by_rows(choice: Choice, places: Places) -> bool:
     """Return whether few rows suffice, and all later steps are linear or per row."""
     spec, reduced = choice.spec, choice.reduced.get("queries")
@@ -83,9 +91,12 @@ def _by_rows(choice: Choice, places: Places) -> bool:
 class _ItemAttention:
     """The attention that one item needs."""
 
-    def __init__(self, choice: Choice, places: Places) -> None:
+    def __init__(self, choice: Choice, places: Places, whole: bool) -> None:
+        """`whole`: take whole maps instead of the largest entries of each row."""
         self.choice, self.places = choice, places
         self.source = source_of(choice, places)
+        if self.source == "top" and whole:
+            self.source = "attention"
         self.top = (choice.spec.top_k or 0) if self.source == "top" else 0
         self.rows = self._rows() if self.source == "rows" else np.zeros((0, 0), dtype=np.float32)
 
@@ -101,25 +112,29 @@ class _ItemAttention:
 class BatchAttention(Work):
     """The attention that a batch needs from each layer: the union of what its items need."""
 
-    def __init__(self, items: Sequence[Item], layers: int, heads: int, longest: int) -> None:
+    def __init__(
+        self, items: Sequence[Item], layers: int, heads: int, longest: int, gpu: bool
+    ) -> None:
         """Collect what the items need.
 
         Args:
             items: items of the batch.
             layers, heads: numbers of layers and heads of the model.
             longest: padded length of the batch, in tokens.
+            gpu: whether the graph runs on a GPU, which chooses the largest entries faster.
         """
         self._layers, self._heads, self._longest = layers, heads, longest
-        self._wanted = {
-            row: _ItemAttention(choice, places_of(item))
-            for row, item in enumerate(items)
-            if (choice := item.selection.get("attention"))
-        }
+        self._wanted: dict[int, _ItemAttention] = {}
+        for row, item in enumerate(items):
+            if choice := item.selection.get("attention"):
+                size = _map_bytes(choice, len(items), longest)
+                whole = not (gpu or choice.by_graph) and size <= CHOSEN_BYTES
+                self._wanted[row] = _ItemAttention(choice, places_of(item), whole)
         self._batch = len(items)
         chosen: dict[tuple[Source, int], set[int]] = {}
-        for item in self._wanted.values():
-            for layer, of_layer in zip(item.choice.layers, item.choice.heads, strict=True):
-                chosen.setdefault((item.source, layer), set()).update(of_layer)
+        for needed in self._wanted.values():
+            for layer, of_layer in zip(needed.choice.layers, needed.choice.heads, strict=True):
+                chosen.setdefault((needed.source, layer), set()).update(of_layer)
         # Heads, by source and layer.
         self._chosen = {key: sorted(heads) for key, heads in chosen.items()}
         self._whole = self._unreduced()

@@ -28,6 +28,8 @@ MASKED = -1e29  # below every score: the graph has -1e30 if a query does not see
 # [heads, n, n]; "mixed": [1, n, n]; "rows": [heads, rows, n]; "top": [heads, n, k] twice, the
 # entries and their keys. The steps below take the same with a leading axis of layers, too.
 Maps = Iterable[Any]
+BLOCK = 1 << 16  # numbers whose largest are chosen at once: they stay in the cache
+MAGNITUDE, LOW = np.int32((1 << 31) - 1), (1 << 32) - 1  # bits of a number without sign; of a key
 # Maps that are reduced together: one call for all layers of a short text, and no second copy of
 # large maps.
 STACKED_BYTES = 1 << 20
@@ -93,8 +95,7 @@ def _results(
             if spec.top_k is None:
                 yield weights, None
             else:
-                entries, keys = largest(weights, spec.top_k)
-                yield entries, keys if spec.scores else ordered_keys(entries, keys)
+                yield largest(weights, spec.top_k)
 
 
 def _layers(choice: Choice, places: Places, source: Source, maps: Maps) -> Iterator[Floats]:
@@ -211,13 +212,34 @@ def pooling_weights(choice: Choice, places: Places) -> Floats:
 def largest(rows: Floats, count: int) -> tuple[Floats, Ids]:
     """Return the largest entries of each row, in descending order, and their keys.
 
-    Both are [..., min(count, n)].
+    Of equal entries, those of the first keys. Both are [..., min(count, n)].
     """
-    count = min(count, rows.shape[-1])
-    columns = np.argpartition(rows, -count, axis=-1)[..., -count:]
-    entries = np.take_along_axis(rows, columns, axis=-1)
-    order = np.argsort(-entries, axis=-1, kind="stable")
-    return np.take_along_axis(entries, order, axis=-1), np.take_along_axis(columns, order, axis=-1)
+    n = rows.shape[-1]
+    count = min(count, n)
+    flat = rows.reshape(-1, n)
+    entries = np.empty((len(flat), count), dtype=np.float32)
+    keys = np.empty((len(flat), count), dtype=np.int64)
+    step = max(1, BLOCK // n)
+    for begin in range(0, len(flat), step):
+        block = slice(begin, begin + step)
+        # One integer has the entry and, below it, the key, so that one sort orders both.
+        packed = _ordered(flat[block].view(np.int32)).astype(np.int64)
+        packed <<= 32
+        packed |= np.arange(n - 1, -1, -1)
+        packed.partition(n - count, axis=-1)
+        packed = np.sort(packed[:, n - count :], axis=-1)[:, ::-1]
+        keys[block] = n - 1 - (packed & LOW)
+        entries[block] = _ordered((packed >> 32).astype(np.int32)).view(np.float32)
+    shape = (*rows.shape[:-1], count)
+    return entries.reshape(shape), keys.reshape(shape)
+
+
+def _ordered(bits: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the bits of float32 as integers in the order of the numbers, or their inverse.
+
+    They are, but for those of negative numbers.
+    """
+    return bits if bits.min(initial=0) >= 0 else bits ^ (bits >> 31 & MAGNITUDE)
 
 
 def ordered_keys(entries: Floats, keys: Ids) -> Ids:

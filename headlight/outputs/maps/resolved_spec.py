@@ -38,6 +38,8 @@ class Choice:
         layers: absolute layers in the requested order; for pairs, the layer of each pair.
         heads: the requested heads of each of `layers`.
         pooling: pooling of the model.
+        by_graph: whether the graph chooses the largest entries of rows, also where NumPy is faster.
+            It is then compared with PyTorch.
         reduced, axes: as in the spec.
         needs_tokens: whether it requires the input's special tokens, words, or characters of the
             text.
@@ -47,6 +49,7 @@ class Choice:
     layers: tuple[int, ...]
     heads: tuple[tuple[int, ...], ...]
     pooling: str = "mean"
+    by_graph: bool = False
 
     @functools.cached_property
     def reduced(self) -> Mapping[str, str]:

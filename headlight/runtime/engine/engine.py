@@ -6,6 +6,7 @@ It has no requests, no queue and no event loop.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import threading
 from collections.abc import Iterable, Sequence
@@ -88,13 +89,14 @@ class Engine:
         # Of all callers of `run_in_batches` together: more batches at once than there are workers
         # are slower. Its threads start with the first batch.
         self._threads = ThreadPoolExecutor(workers.streams)
-        narrow, on_all = (
-            Workers(workers.streams, workers.threads),
-            Workers(1, workers.all, in_turn=True),
-        )
+        narrow = Workers(workers.streams, workers.threads)
         workers_of: dict[GraphRole, Workers] = {"embed": workers}
         if attend:
-            workers_of["attend"] = on_all if workers.attend_on_all else narrow
+            workers_of["attend"] = (
+                Workers(1, workers.all, in_turn=True)
+                if workers.lent
+                else dataclasses.replace(narrow, copy=workers.copy_attend)
+            )
         for role, role_workers in workers_of.items():
             graph = bundle.manifest.graph(role, provider, precision)
             self._sessions[role] = open_graph(bundle, graph, provider, precision, role_workers, gpu)
@@ -109,7 +111,7 @@ class Engine:
         self.graph_roles = frozenset(self._sessions)
         wide: dict[GraphRole, bool] = {
             "embed": workers.copy or workers.lent,
-            "attend": workers.attend_on_all,
+            "attend": workers.copy_attend or workers.lent,
         }
         self.wide_roles: frozenset[GraphRole] = frozenset(role for role in wide if wide[role])
         self._callers, self._counting = 0, threading.Lock()  # of `run_in_batches`
@@ -130,7 +132,7 @@ class Engine:
 
     def has_other_session(self, role: GraphRole) -> bool:
         """Return whether an exclusive batch of this role runs on another session."""
-        return role == "embed" and role in self.wide_roles
+        return role in self.wide_roles and not (role == "attend" and self._workers.lent)
 
     def graph(self, role: GraphRole, *, wide: bool) -> GraphRole:
         """Return the graph that a batch of this role runs on.
@@ -309,7 +311,7 @@ class Engine:
                     feeds["head_mask"][row] = item.head_mask
         requested = set().union(*[item.selection for item in items])
         works = [
-            output.begin(items, self.architecture, ids.shape[1], self._normalize)
+            output.begin(items, self.architecture, ids.shape[1], self._normalize, self.faults.gpu)
             for name, output in OUTPUTS.items()
             if name in requested or (output.selects and output.role == role)
         ]

@@ -27,27 +27,24 @@ class Workers:
         threads: threads of each worker.
         copy: a batch that runs alone gets all threads, in a session of its own with a second copy
             of the weights.
-        attend_on_all: the batches of the graph that returns attention take turns, on all threads.
-            Without `copy`, a batch of the other graph that runs alone gets them there, too; the
-            empty selectors take it 0.1 ms a layer.
+        copy_attend: the same for the graph that returns attention.
+        lent: batches of the graph that returns attention take turns, on all threads, and a batch of
+            the other graph that runs alone gets them there, too; the empty selectors take it 0.1 ms
+            a layer.
         in_turn: batches take turns, whatever their priority.
     """
 
     streams: int = 1
     threads: int = 1
     copy: bool = False
-    attend_on_all: bool = False
+    copy_attend: bool = False
+    lent: bool = False
     in_turn: bool = False
 
     @property
     def all(self) -> int:
         """Threads of all workers together."""
         return self.streams * self.threads
-
-    @property
-    def lent(self) -> bool:
-        """True if a batch on all threads runs on the session that returns attention."""
-        return self.attend_on_all and not self.copy
 
 
 def choose_workers(
@@ -73,12 +70,12 @@ def choose_workers(
     if provider == "cuda" or streams == 1 or wide is False:
         return plain
     few = plain.all < COPY_FROM[provider]
+    copy = wide or not few or weights <= SMALL_COPY
+    # On many threads, batches in turn would be slower. OpenVINO's session would take one request at
+    # a time, and return attention half as fast.
+    shared = attend and few and provider == "cpu"
     return dataclasses.replace(
-        plain,
-        copy=wide or not few or weights <= SMALL_COPY,
-        # On many threads, batches in turn would be slower. OpenVINO's session would take one
-        # request at a time, and return attention half as fast.
-        attend_on_all=attend and few and provider == "cpu",
+        plain, copy=copy, copy_attend=shared and copy, lent=shared and not copy
     )
 
 

@@ -155,7 +155,7 @@ class ComputationOptions:
     wide: str = choice_option(
         "auto",
         (
-            "whether a lone interactive batch gets all threads: lower latency, for a second copy "
+            "whether a lone interactive batch gets all threads: lower latency, for second copies "
             "of the weights in memory; auto: on from 4 threads (openvino: 2); with fewer, a copy "
             "of at most 96 MiB, else the session that returns attention"
         ),

@@ -16,7 +16,7 @@ def test_selectors_without_attention_fit_the_batch_and_select_nothing(
     batch: int, longest: int
 ) -> None:
     items = [EncodeItem(np.arange(longest), Selection())] * batch
-    found = BatchAttention(items, LAYERS, HEADS, longest)
+    found = BatchAttention(items, LAYERS, HEADS, longest, False)
     assert found.names == []
     shapes = {name: array.shape for name, array in found.feeds().items()}
     expected: dict[str, tuple[int, ...]] = {}

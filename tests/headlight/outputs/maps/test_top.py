@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from headlight import AttentionSpec
-from headlight.outputs.maps.reduction import ordered_keys
+from headlight.outputs.maps import reduction
+from headlight.outputs.maps.graph_selectors import BatchAttention
+from headlight.outputs.maps.reduction import largest, ordered_keys
+from headlight.outputs.maps.resolved_spec import Choice
 from headlight.runtime import EncodeItem, ItemResult, Runtime
+from headlight.runtime.encode_items import Selection
 from headlight.runtime.values import Floats
 
 
@@ -41,6 +45,35 @@ def test_ties_at_zero_are_resolved_to_the_first_keys(
     before = found.copy()
     np.testing.assert_array_equal(ordered_keys(entries, found), stable(rows, count))
     np.testing.assert_array_equal(found, before)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 20), st.booleans(), st.data())
+def test_the_largest_are_those_of_a_stable_sort(
+    seed: int, length: int, weights: bool, data: st.DataObject
+) -> None:
+    """Of scores, too: they may be negative, and infinite where a query does not see a key."""
+    random = np.random.default_rng(seed)
+    known = [0.0, 1e-40, 0.25, 1.0] if weights else [-np.inf, -2.5, -1e-40, 0.0, 3.0]
+    rows = random.choice(np.array(known, dtype=np.float32), (2, 3, 7, length))
+    count = data.draw(st.integers(1, length + 2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reduction, "BLOCK", data.draw(st.integers(1, 100)))
+        entries, keys = largest(rows, count)
+    expected = stable(rows, count)
+    np.testing.assert_array_equal(keys, expected)
+    np.testing.assert_array_equal(entries, np.take_along_axis(rows, expected, axis=-1))
+
+
+@pytest.mark.parametrize(
+    ("length", "gpu", "source"), [(256, False, "attention"), (2048, False, "top"), (9, True, "top")]
+)
+def test_large_maps_and_those_on_a_gpu_are_reduced_in_the_graph(
+    length: int, gpu: bool, source: str
+) -> None:
+    choice = Choice(AttentionSpec(top_k=2), (0, 1), ((0, 1, 2),) * 2)
+    items = [EncodeItem(np.ones(length, np.int64), Selection(attention=choice))]
+    names = BatchAttention(items, 2, 3, length, gpu).names
+    assert {name.split("_")[0] for name in names} == {source}
 
 
 @pytest.mark.parametrize("provider", ["cpu", "openvino"])

@@ -30,7 +30,7 @@ def test_a_batch_fetches_the_union_of_requested_outputs() -> None:
         EncodeItem(ids_of(2), Selection(pooled=False, attention=whole((1,), 3))),
         EncodeItem(ids_of(2), Selection(tokens=True, hidden=states((2, 0)))),
     ]
-    works = [each.begin(items, ARCHITECTURE, 2, True) for each in OUTPUTS.values()]
+    works = [each.begin(items, ARCHITECTURE, 2, True, False) for each in OUTPUTS.values()]
     names = ["pooled", "tokens", "attention_1", "hidden_0", "hidden_2"]
     assert output_names(works) == names
 

@@ -29,13 +29,13 @@ SMALL, LARGE = 50 << 20, 300 << 20  # weights of MiniLM, of BERT-base
 @pytest.mark.parametrize(
     ("wide", "threads", "provider", "attend", "weights", "expected"),
     [
-        (None, 2, "cpu", True, SMALL, ("copy", "attend")),
-        (None, 2, "cpu", True, LARGE, ("attend",)),
+        (None, 2, "cpu", True, SMALL, ("copy", "copy_attend")),
+        (None, 2, "cpu", True, LARGE, ("lent",)),
         (None, 2, "cpu", False, SMALL, ("copy",)),
         (None, 2, "cpu", False, LARGE, ()),
         (None, 4, "cpu", True, LARGE, ("copy",)),
         (None, 2, "openvino", True, LARGE, ("copy",)),
-        (True, 2, "cpu", True, LARGE, ("copy", "attend")),
+        (True, 2, "cpu", True, LARGE, ("copy", "copy_attend")),
         (None, 1, "cpu", True, SMALL, ()),
         (None, 1, "openvino", True, SMALL, ()),
         (False, 2, "cpu", True, SMALL, ()),
@@ -53,7 +53,8 @@ def test_sessions_on_all_threads_are_chosen_by_provider_threads_and_size(
     expected: tuple[str, ...],
 ) -> None:
     found = choose_workers(threads, 1, wide=wide, provider=provider, attend=attend, weights=weights)
-    assert (found.copy, found.attend_on_all) == ("copy" in expected, "attend" in expected)
+    chosen = [name for name in ("copy", "copy_attend", "lent") if getattr(found, name)]
+    assert chosen == [*expected]
 
 
 @pytest.fixture
@@ -68,6 +69,7 @@ def test_both_sessions_return_equal_vectors_for_a_single_text(
 ) -> None:
     runtime = Runtime(bundle_path, provider="cpu", threads=1, streams=2)
     assert runtime.workers.lent
+    assert not runtime.engine.has_other_session("attend")
     ran: list[int] = []
     session = runtime.engine._sessions["attend"]
     inner = session.run
@@ -131,6 +133,7 @@ class Counted:
 def test_batches_on_all_threads_take_turns(role: GraphRole, bundle_path: Path) -> None:
     runtime = Runtime(bundle_path, provider="cpu", threads=1, streams=2)
     assert runtime.engine.wide_roles == {"embed", "attend"}
+    assert runtime.engine.has_other_session(role)  # the self-test runs it
     session: Any = runtime.engine._sessions[role]
     counted = Counted(session._wide)
     session._wide = counted

@@ -147,6 +147,13 @@ class Setup:
         """Wait until the engine has begun one more batch."""
         assert await asyncio.to_thread(self.engine.started.acquire, True, 30)
 
+    async def hold(self, *items: EncodeItem, **options: Any) -> asyncio.Task[Computed]:
+        """Submit a request, and hold the engine in its batch until the gate is set."""
+        self.engine.gate.clear()
+        request = asyncio.create_task(self.submit(*items, **options))
+        await self.started()
+        return request
+
 
 @contextlib.asynccontextmanager
 async def running(**options: Any) -> AsyncIterator[Setup]:

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, cast
@@ -42,7 +42,9 @@ from headlight_service.frontends.oip.inference_servicer import InferenceServicer
 from headlight_service.frontends.tei.service_info import unserved
 from headlight_service.security.authentication import Authenticator
 from headlight_service.telemetry.metrics import Metrics
+from tests.service.batching import Setup, running
 from tests.service.calls import NARROW
+from tests.service.core.pipelines import Core, core
 from tests.service.fakes import FakeEngine, FakeRuntime, fit
 from tests.service.steady import steady
 from tests.service.tracing import RecordedSpans
@@ -79,6 +81,12 @@ class Service:
     async def started(self) -> None:
         """Wait until the engine has begun one more batch."""
         assert await asyncio.to_thread(self.engine.started.acquire, True, 30)
+
+    async def hold(self, call: Any) -> Any:
+        """Hold the engine in the batch of a call that just started, until the gate is set."""
+        self.engine.gate.clear()
+        await self.started()
+        return call
 
 
 Serve = Callable[..., AbstractAsyncContextManager[Service]]
@@ -147,6 +155,41 @@ def serve() -> Serve:
     An async context manager.
     """
     return serving
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Service]:
+    """Return a service without options."""
+    async with serving() as service:
+        yield service
+
+
+@pytest.fixture
+async def single() -> AsyncIterator[Service]:
+    """Return a service with one execution slot."""
+    async with serving(streams=1) as service:
+        yield service
+
+
+@pytest.fixture
+async def setup() -> AsyncIterator[Setup]:
+    """Return a scheduler with one slot over a fake engine."""
+    async with running() as setup:
+        yield setup
+
+
+@pytest.fixture
+async def narrow() -> AsyncIterator[Setup]:
+    """Return a scheduler whose batches have at most 4 tokens."""
+    async with running(tokens=4) as setup:
+        yield setup
+
+
+@pytest.fixture
+def made() -> Iterator[Core]:
+    """Return a pipeline without a frontend."""
+    with core() as made:
+        yield made
 
 
 @pytest.fixture

@@ -75,9 +75,7 @@ async def behind(
     setup: Setup, first: EncodeItem, *calls: Sequence[EncodeItem]
 ) -> list[asyncio.Task[Computed]]:
     """Submit calls while the engine is busy with another, so that they become one batch."""
-    setup.engine.gate.clear()
-    busy = asyncio.create_task(setup.submit(first))
-    await setup.started()
+    busy = await setup.hold(first)
     tasks = [asyncio.create_task(setup.submit(*each)) for each in calls]
     await asyncio.sleep(0)
     setup.engine.gate.set()
@@ -85,16 +83,15 @@ async def behind(
     return tasks
 
 
-async def test_a_batch_beyond_device_memory_is_halved_and_answered() -> None:
-    async with running() as setup:
-        setup.engine.most_tokens = 8
-        items = [item(4, first=place) for place in range(2, 6)]
-        tasks = await behind(setup, item(4), *([each] for each in items))
-        for each, answer in zip(items, await asyncio.gather(*tasks), strict=True):
-            np.testing.assert_array_equal(answer.results[0].pooled, result(each).pooled)
-        assert lengths(setup.engine) == [[4], [4, 4, 4, 4], [4, 4], [4, 4]]
-        assert setup.held == (0, 0)
-        assert setup.engine.probes == 0
+async def test_a_batch_beyond_device_memory_is_halved_and_answered(setup: Setup) -> None:
+    setup.engine.most_tokens = 8
+    items = [item(4, first=place) for place in range(2, 6)]
+    tasks = await behind(setup, item(4), *([each] for each in items))
+    for each, answer in zip(items, await asyncio.gather(*tasks), strict=True):
+        np.testing.assert_array_equal(answer.results[0].pooled, result(each).pooled)
+    assert lengths(setup.engine) == [[4], [4, 4, 4, 4], [4, 4], [4, 4]]
+    assert setup.held == (0, 0)
+    assert setup.engine.probes == 0
 
 
 async def test_items_of_a_half_beyond_device_memory_are_refused_and_the_service_continues() -> None:
@@ -112,14 +109,13 @@ async def test_items_of_a_half_beyond_device_memory_are_refused_and_the_service_
     )
 
 
-async def test_an_item_beyond_device_memory_is_refused_every_time() -> None:
-    async with running() as setup:
-        setup.engine.most_tokens = 10
-        for _ in range(5):
-            with pytest.raises(DeviceFull):
-                await setup.submit(item(11))
-        await setup.submit(item(2))
-        assert setup.engine.probes == 5, "nothing came of it: it might have been the device"
+async def test_an_item_beyond_device_memory_is_refused_every_time(setup: Setup) -> None:
+    setup.engine.most_tokens = 10
+    for _ in range(5):
+        with pytest.raises(DeviceFull):
+            await setup.submit(item(11))
+    await setup.submit(item(2))
+    assert setup.engine.probes == 5, "nothing came of it: it might have been the device"
 
 
 async def test_full_device_memory_during_the_probe_does_not_lose_the_device(
@@ -136,15 +132,14 @@ async def test_full_device_memory_during_the_probe_does_not_lose_the_device(
         await setup.submit(item(2))
 
 
-async def test_a_failing_device_that_reports_full_memory_is_detected_at_once() -> None:
+async def test_a_failing_device_that_reports_full_memory_is_detected_at_once(setup: Setup) -> None:
     """ONNX Runtime's arena reports every allocation failure as full memory."""
-    async with running() as setup:
-        setup.engine.most_tokens, setup.engine.probe_fails = 0, True
-        with pytest.raises(DeviceFull):
-            await setup.submit(item(1))
-        await until(lambda: len(setup.lost) > 0)
-        with pytest.raises(Unavailable):
-            await setup.submit(item(1))
+    setup.engine.most_tokens, setup.engine.probe_fails = 0, True
+    with pytest.raises(DeviceFull):
+        await setup.submit(item(1))
+    await until(lambda: len(setup.lost) > 0)
+    with pytest.raises(Unavailable):
+        await setup.submit(item(1))
 
 
 async def test_full_device_memory_is_reported_and_counted_over_the_wire(serve: Serve) -> None:
@@ -161,31 +156,26 @@ async def test_full_device_memory_is_reported_and_counted_over_the_wire(serve: S
         assert service.sample("headlight_rejected_total", model="fake", reason="device_memory") == 1
 
 
-async def test_a_lost_device_ends_the_scheduler_at_its_first_failure() -> None:
-    async with running() as setup:
-        setup.engine.broken = DeviceLost(LOST)
-        setup.engine.gate.clear()
-        first = asyncio.create_task(setup.submit(item(4)))
-        await setup.started()
-        waiting = asyncio.create_task(setup.submit(item(4)))
-        await asyncio.sleep(0)
-        setup.engine.gate.set()
-        with pytest.raises(DeviceLost):
-            await first
-        with pytest.raises(Unavailable):
-            await waiting
-        await until(lambda: len(setup.lost) > 0)
-        [error] = setup.lost
-        assert isinstance(error, EngineLost)
-        assert setup.engine.probes == 0, "it would have to be asked for that"
-        assert len(setup.engine.batches) == 1
+async def test_a_lost_device_ends_the_scheduler_at_its_first_failure(setup: Setup) -> None:
+    setup.engine.broken = DeviceLost(LOST)
+    first = await setup.hold(item(4))
+    waiting = asyncio.create_task(setup.submit(item(4)))
+    await asyncio.sleep(0)
+    setup.engine.gate.set()
+    with pytest.raises(DeviceLost):
+        await first
+    with pytest.raises(Unavailable):
+        await waiting
+    await until(lambda: len(setup.lost) > 0)
+    [error] = setup.lost
+    assert isinstance(error, EngineLost)
+    assert setup.engine.probes == 0, "it would have to be asked for that"
+    assert len(setup.engine.batches) == 1
 
 
 async def test_results_after_device_loss_are_discarded() -> None:
     async with running(slots=2, tokens=8) as setup:
-        setup.engine.gate.clear()
-        beside = asyncio.create_task(setup.submit(item(4)))
-        await setup.started()
+        beside = await setup.hold(item(4))
         setup.scheduler._health.lost = EngineLost("another batch's failure, seen just before")
         setup.engine.gate.set()
         with pytest.raises(Unavailable):

@@ -15,7 +15,7 @@ from headlight_service.app.health import LIVENESS, READY_NAMES, STARTUP, Readine
 from headlight_service.app.liveness import LOOK_SECONDS, Liveness
 from headlight_service.app.server_setup import build_health_server
 from headlight_service.frontends.tei.service_info import OF_TASKS
-from tests.service.batching import Clock, Setup, running
+from tests.service.batching import Clock, Setup
 from tests.service.conftest import Serve
 from tests.service.fakes import item
 from tests.service.raw import closed_window
@@ -39,96 +39,80 @@ def where(liveness: Liveness) -> str | None:
     return liveness.stalled_at
 
 
-async def test_a_hanging_engine_fails_liveness_and_recovers_when_it_continues() -> None:
-    async with running() as setup:
-        liveness = watched(setup)
-        setup.engine.gate.clear()
-        answer = asyncio.create_task(setup.submit(item(4)))
-        await setup.started()
-        setup.clock.now += STUCK
-        assert where(liveness) is None
-        setup.clock.now += 1
-        assert where(liveness) == "batches"
-        setup.engine.gate.set()
-        await answer
-        assert where(liveness) is None
+async def test_a_hanging_engine_fails_liveness_and_recovers_when_it_continues(setup: Setup) -> None:
+    liveness = watched(setup)
+    answer = await setup.hold(item(4))
+    setup.clock.now += STUCK
+    assert where(liveness) is None
+    setup.clock.now += 1
+    assert where(liveness) == "batches"
+    setup.engine.gate.set()
+    await answer
+    assert where(liveness) is None
 
 
-async def test_an_idle_service_is_alive() -> None:
-    async with running() as setup:
-        liveness = watched(setup)
-        setup.clock.now += 100 * STUCK
-        assert where(liveness) is None
-        setup.engine.gate.clear()
-        answer = asyncio.create_task(setup.submit(item(4)))
-        await setup.started()
-        assert where(liveness) is None
-        setup.engine.gate.set()
-        await answer
-        setup.clock.now += 100 * STUCK
-        assert where(liveness) is None
+async def test_an_idle_service_is_alive(setup: Setup) -> None:
+    liveness = watched(setup)
+    setup.clock.now += 100 * STUCK
+    assert where(liveness) is None
+    answer = await setup.hold(item(4))
+    assert where(liveness) is None
+    setup.engine.gate.set()
+    await answer
+    setup.clock.now += 100 * STUCK
+    assert where(liveness) is None
 
 
-async def test_caller_churn_does_not_hide_a_hanging_engine() -> None:
-    async with running() as setup:
-        liveness = watched(setup)
-        setup.engine.gate.clear()
-        first = asyncio.create_task(setup.submit(item(4)))
-        await setup.started()
-        first.cancel()
-        for _ in range(7):  # each waits ten seconds
-            waiting = asyncio.create_task(setup.submit(item(4)))
-            await asyncio.sleep(0)
-            setup.clock.now += 10
-            waiting.cancel()
-            await asyncio.wait([waiting])
-        assert where(liveness)
-
-
-async def test_a_batch_that_ends_is_progress_while_others_wait() -> None:
-    async with running(tokens=4) as setup:
-        liveness = watched(setup)
-        setup.engine.gate.clear()
-        waiting = [asyncio.create_task(setup.submit(item(4))) for _ in range(2)]
-        await setup.started()
-        setup.clock.now += STUCK - 1
-        first, setup.engine.gate = setup.engine.gate, threading.Event()
-        first.set()
-        await setup.started()
-        setup.clock.now += STUCK - 1
-        assert where(liveness) is None
-        setup.engine.gate.set()
-        await asyncio.gather(*waiting)
-
-
-async def test_an_oversized_text_gets_proportionally_more_time() -> None:
-    async with running(tokens=4) as setup:
-        liveness = watched(setup)
-        setup.engine.gate.clear()
-        answer = asyncio.create_task(setup.submit(item(40)))
-        await setup.started()
-        setup.clock.now += 10 * STUCK
-        assert where(liveness) is None
-        setup.clock.now += STUCK
-        assert where(liveness)
-        setup.engine.gate.set()
-        await answer
-
-
-async def test_expired_requests_do_not_affect_liveness() -> None:
-    async with running() as setup:
-        setup.engine.gate.clear()
-        first = asyncio.create_task(setup.submit(item(4)))
-        await setup.started()
-        late = asyncio.create_task(setup.submit(item(4), deadline=setup.clock.now))
+async def test_caller_churn_does_not_hide_a_hanging_engine(setup: Setup) -> None:
+    liveness = watched(setup)
+    first = await setup.hold(item(4))
+    first.cancel()
+    for _ in range(7):  # each waits ten seconds
+        waiting = asyncio.create_task(setup.submit(item(4)))
         await asyncio.sleep(0)
-        setup.scheduler.expire(setup.pending[-1])
-        with pytest.raises(DeadlineExceeded):
-            await late
-        setup.engine.gate.set()
-        await first
-        setup.clock.now += 100 * STUCK
-        assert setup.scheduler.heartbeat.stalled_seconds == 0
+        setup.clock.now += 10
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    assert where(liveness)
+
+
+async def test_a_batch_that_ends_is_progress_while_others_wait(narrow: Setup) -> None:
+    liveness = watched(narrow)
+    narrow.engine.gate.clear()
+    waiting = [asyncio.create_task(narrow.submit(item(4))) for _ in range(2)]
+    await narrow.started()
+    narrow.clock.now += STUCK - 1
+    first, narrow.engine.gate = narrow.engine.gate, threading.Event()
+    first.set()
+    await narrow.started()
+    narrow.clock.now += STUCK - 1
+    assert where(liveness) is None
+    narrow.engine.gate.set()
+    await asyncio.gather(*waiting)
+
+
+async def test_an_oversized_text_gets_proportionally_more_time(narrow: Setup) -> None:
+    liveness = watched(narrow)
+    answer = await narrow.hold(item(40))
+    narrow.clock.now += 10 * STUCK
+    assert where(liveness) is None
+    narrow.clock.now += STUCK
+    assert where(liveness)
+    narrow.engine.gate.set()
+    await answer
+
+
+async def test_expired_requests_do_not_affect_liveness(setup: Setup) -> None:
+    first = await setup.hold(item(4))
+    late = asyncio.create_task(setup.submit(item(4), deadline=setup.clock.now))
+    await asyncio.sleep(0)
+    setup.scheduler.expire(setup.pending[-1])
+    with pytest.raises(DeadlineExceeded):
+        await late
+    setup.engine.gate.set()
+    await first
+    setup.clock.now += 100 * STUCK
+    assert setup.scheduler.heartbeat.stalled_seconds == 0
 
 
 async def test_a_stalled_event_loop_is_detected_by_another_thread() -> None:

@@ -285,7 +285,7 @@ def test_a_second_signal_ends_the_process_at_once(bundle: Path) -> None:
         assert service.end() == 1
 
 
-def test_serving_loads_no_training_or_export_libraries(bundle: Path) -> None:
+def test_serving_loads_no_training_or_export_libraries() -> None:
     code = (
         "import sys, headlight_service.__main__\n"
         "found = {'torch', 'onnx', 'onnxscript', 'transformers', 'safetensors'} & "

@@ -219,6 +219,14 @@ def submit(
     return made.pipeline.submit(request, form or Form(), may_compute=may_compute, **own)
 
 
+def hold(made: Core, *inputs: Any, **fields: Any) -> Handle[Answer]:
+    """Submit a request, and hold the engine in its batch until the gate is set."""
+    made.engine.gate.clear()
+    handle = submit(made, *inputs, **fields)
+    made.started()
+    return handle
+
+
 def answered(handle: Handle[Any]) -> Any:
     """Return the answer, after its bytes are released."""
     answer = handle.result()

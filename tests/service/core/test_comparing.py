@@ -72,32 +72,29 @@ def admission_of(service: Service) -> Admission:
     return service.model.admission
 
 
-async def test_a_dry_run_has_the_size_and_runs_nothing(serve: Serve) -> None:
-    async with serve() as service:
-        for form in FORMS.values():
-            computed = len(service.engine.batches)
-            planned = await service.stub.Compare(of(4, 2, 7, dry_run=True, **form))
-            assert len(service.engine.batches) == computed
-            answer = await service.stub.Compare(of(4, 2, 7, **form))
-            await service.in_flight.idle()
-            assert admission_of(service).outputs.held == 0
-            assert planned.data_bytes == answer.data_bytes == data_of(answer)
-            assert [each.item for each in planned.passages] == sorted(
-                [each.item for each in answer.passages],
-                key=lambda item: [4, 2, 7].index(item.token_count),
-            )
-            assert {len(each.evidence) for each in planned.passages} == {0}
-            usage = pb.Usage(token_count=16, prompt_token_count=0, original_token_count=16)
-            assert answer.usage == planned.usage == usage
+async def test_a_dry_run_has_the_size_and_runs_nothing(service: Service) -> None:
+    for form in FORMS.values():
+        computed = len(service.engine.batches)
+        planned = await service.stub.Compare(of(4, 2, 7, dry_run=True, **form))
+        assert len(service.engine.batches) == computed
+        answer = await service.stub.Compare(of(4, 2, 7, **form))
+        await service.in_flight.idle()
+        assert admission_of(service).outputs.held == 0
+        assert planned.data_bytes == answer.data_bytes == data_of(answer)
+        assert [each.item for each in planned.passages] == sorted(
+            [each.item for each in answer.passages],
+            key=lambda item: [4, 2, 7].index(item.token_count),
+        )
+        assert {len(each.evidence) for each in planned.passages} == {0}
+        usage = pb.Usage(token_count=16, prompt_token_count=0, original_token_count=16)
+        assert answer.usage == planned.usage == usage
 
 
 async def test_token_vectors_are_held_until_they_are_compared(serve: Serve) -> None:
     fields = {"late_interaction": pb.LateInteraction(), "evidence": [HIDE]}
     async with serve() as service:
         outputs = admission_of(service).outputs
-        service.engine.gate.clear()
-        call = asyncio.ensure_future(service.stub.Compare(of(500, **fields)))
-        await service.started()
+        call = await service.hold(service.stub.Compare(of(500, **fields)))
         whole = outputs.held
         with admission_of(service).lock:
             others = admission_of(service).tokens.free
@@ -158,49 +155,42 @@ async def test_a_stream_holds_the_vectors_until_they_are_compared_and_then_the_a
         assert window._held == admission_of(service).outputs.held == 0
 
 
-async def test_a_caller_that_disconnects_releases_everything(serve: Serve) -> None:
-    async with serve() as service:
-        admission = admission_of(service)
-        service.engine.gate.clear()
-        call = service.stub.Compare(of(9, evidence=[HIDE, LATE]))
-        await service.started()
-        others = admission.tokens.free
-        admission.tokens.take(others)
-        service.engine.gate.set()
-        await until(lambda: admission.tokens.held == others)  # the whole inputs are computed
-        call.cancel()
-        await service.in_flight.idle()
-        assert service.sample("headlight_cancelled_total", model="fake", stage="queue") == 1
-        assert (admission.tokens.held, admission.outputs.held, admission.requests.held) == (
-            others,
-            0,
-            0,
-        )
+async def test_a_caller_that_disconnects_releases_everything(service: Service) -> None:
+    admission = admission_of(service)
+    call = await service.hold(service.stub.Compare(of(9, evidence=[HIDE, LATE])))
+    others = admission.tokens.free
+    admission.tokens.take(others)
+    service.engine.gate.set()
+    await until(lambda: admission.tokens.held == others)  # the whole inputs are computed
+    call.cancel()
+    await service.in_flight.idle()
+    assert service.sample("headlight_cancelled_total", model="fake", stage="queue") == 1
+    assert (admission.tokens.held, admission.outputs.held, admission.requests.held) == (
+        others,
+        0,
+        0,
+    )
 
 
-async def test_it_is_counted_and_timed_as_an_encoding(serve: Serve) -> None:
-    async with serve() as service:
-        answer = await service.stub.Compare(of(4, 4, evidence=[HIDE]))
-        found = service.sample("headlight_output_bytes_total", model="fake", output="comparison")
-        assert found == answer.data_bytes
-        stage = {"model": "fake", "priority": "interactive", "stage": "total"}
-        assert service.sample("headlight_stage_seconds_count", **stage) == 1
-        texts = service.sample("headlight_texts_total", model="fake", priority="interactive")
-        assert texts == 3 + 8, "an encoding for each hidden unit"
+async def test_it_is_counted_and_timed_as_an_encoding(service: Service) -> None:
+    answer = await service.stub.Compare(of(4, 4, evidence=[HIDE]))
+    found = service.sample("headlight_output_bytes_total", model="fake", output="comparison")
+    assert found == answer.data_bytes
+    stage = {"model": "fake", "priority": "interactive", "stage": "total"}
+    assert service.sample("headlight_stage_seconds_count", **stage) == 1
+    texts = service.sample("headlight_texts_total", model="fake", priority="interactive")
+    assert texts == 3 + 8, "an encoding for each hidden unit"
     assert answer.timings.total_ns > answer.timings.infer_ns > 0
 
 
-async def test_the_whole_work_is_checked_against_the_deadline(serve: Serve) -> None:
-    async with serve(streams=1) as service:
-        service.engine.gate.clear()
-        first = asyncio.ensure_future(service.stub.Compare(of(2)))
-        await service.started()
-        service.model.estimate.worked_off(tokens=1000, seconds=60.0)
-        call = service.stub.Compare(of(100, evidence=[HIDE]), timeout=300)
-        error = await refused(call, EXHAUSTED)
-        assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
-        service.engine.gate.set()
-        await first
+async def test_the_whole_work_is_checked_against_the_deadline(single: Service) -> None:
+    first = await single.hold(single.stub.Compare(of(2)))
+    single.model.estimate.worked_off(tokens=1000, seconds=60.0)
+    call = single.stub.Compare(of(100, evidence=[HIDE]), timeout=300)
+    error = await refused(call, EXHAUSTED)
+    assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
+    single.engine.gate.set()
+    await first
 
 
 SPANS = pb.TextSpans(spans=[pb.TextSpan(start=0, end=4)])
@@ -303,16 +293,15 @@ async def test_without_room_for_a_passage_the_remedy_is_the_option(serve: Serve)
     assert "--max-items 2 or more" in (error.details() or "")
 
 
-async def test_unknown_fields_of_a_newer_client_are_refused(serve: Serve) -> None:
-    async with serve() as service:
-        for part in ("evidence", "matrix", "late_interaction"):
-            request = of(2)
-            inner: Any = request.evidence.add() if part == "evidence" else getattr(request, part)
-            inner.MergeFromString(b"\xa0\x06\x01")  # field 100
-            error = await refused(service.stub.Compare(request), INVALID)
-            field = details_of(error)["BadRequest"].field_violations[0].field
-            assert field == ("evidence[0]" if part == "evidence" else part)
-            assert "asks for something that this server does not know" in (error.details() or "")
+async def test_unknown_fields_of_a_newer_client_are_refused(service: Service) -> None:
+    for part in ("evidence", "matrix", "late_interaction"):
+        request = of(2)
+        inner: Any = request.evidence.add() if part == "evidence" else getattr(request, part)
+        inner.MergeFromString(b"\xa0\x06\x01")  # field 100
+        error = await refused(service.stub.Compare(request), INVALID)
+        field = details_of(error)["BadRequest"].field_violations[0].field
+        assert field == ("evidence[0]" if part == "evidence" else part)
+        assert "asks for something that this server does not know" in (error.details() or "")
 
 
 @pytest.mark.parametrize(
@@ -405,23 +394,20 @@ async def test_a_frame_of_a_stream_is_limited(serve: Serve) -> None:
     assert "over 3145728" in frame.error.message
 
 
-async def test_a_target_is_compared_with_the_input(serve: Serve) -> None:
-    async with serve() as service:
-        service.engine.gate.clear()
-        call = asyncio.ensure_future(
-            service.stub.Occlude(pb.OccludeRequest(input=text_of(5), target_text="word word"))
-        )
-        await service.started()
-        held = admission_of(service).outputs.held
-        service.engine.gate.set()
-        by_text = await call
-        plain = await service.stub.Occlude(pb.OccludeRequest(input=text_of(5)))
-        vector = pb.TargetVector(values=[1, 0, 0, 0])
-        by_vector = await service.stub.Occlude(
-            pb.OccludeRequest(input=text_of(5), target_vector=vector)
-        )
-        request = pb.OccludeRequest(input=text_of(5), target_vector=pb.TargetVector(values=[1]))
-        error = await refused(service.stub.Occlude(request), INVALID)
+async def test_a_target_is_compared_with_the_input(service: Service) -> None:
+    call = await service.hold(
+        service.stub.Occlude(pb.OccludeRequest(input=text_of(5), target_text="word word"))
+    )
+    held = admission_of(service).outputs.held
+    service.engine.gate.set()
+    by_text = await call
+    plain = await service.stub.Occlude(pb.OccludeRequest(input=text_of(5)))
+    vector = pb.TargetVector(values=[1, 0, 0, 0])
+    by_vector = await service.stub.Occlude(
+        pb.OccludeRequest(input=text_of(5), target_vector=vector)
+    )
+    request = pb.OccludeRequest(input=text_of(5), target_vector=pb.TargetVector(values=[1]))
+    error = await refused(service.stub.Occlude(request), INVALID)
     assert held == by_text.ByteSize() + 2 * 4 * DIM, "vectors of input and target"
     assert (plain.HasField("fall"), plain.HasField("similarity")) == (False, False)
     for answer in (by_vector, by_text):

@@ -134,23 +134,22 @@ def test_a_request_can_be_cancelled_at_each_stage(name: str, by_caller: bool) ->
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_a_cancelled_request_is_released(name: str) -> None:
-    with core() as made:
-        stage = Stage(made)
-        handle: Handle[Answer] = getattr(stage, name)()
-        held = weakref.ref(handle)
-        handle.cancel()
-        stage.end()
-        made.passed()
-        made.computed()
-        made.engine.batches.clear()
-        if name == "waiting_for_the_window":
-            stage.window.leave(VECTOR_BYTES)
-        del handle
-        end = time.monotonic() + 30
-        while held() is not None and time.monotonic() < end:
-            made.passed()  # a thread may release it a moment later
-        assert held() is None
+def test_a_cancelled_request_is_released(made: Core, name: str) -> None:
+    stage = Stage(made)
+    handle: Handle[Answer] = getattr(stage, name)()
+    held = weakref.ref(handle)
+    handle.cancel()
+    stage.end()
+    made.passed()
+    made.computed()
+    made.engine.batches.clear()
+    if name == "waiting_for_the_window":
+        stage.window.leave(VECTOR_BYTES)
+    del handle
+    end = time.monotonic() + 30
+    while held() is not None and time.monotonic() < end:
+        made.passed()  # a thread may release it a moment later
+    assert held() is None
 
 
 @pytest.mark.parametrize(
@@ -204,47 +203,46 @@ def test_an_answer_before_the_tokenizer_thread_returns_closes_as_answered(
 
 
 @pytest.mark.parametrize("may_compute", [True, False])
-def test_an_answer_is_held_until_it_is_closed(may_compute: bool) -> None:
+def test_an_answer_is_held_until_it_is_closed(made: Core, may_compute: bool) -> None:
     """Also if the thread that submits it computes it, or an engine answers before it returns."""
-    with core() as made:
-        window = AnswerWindow(10**6, 0)
-        handle = submit(made, size_bytes=9, window=window, may_compute=may_compute)
-        handle.result()
-        made.computed()
-        assert made.held == (9, 0, VECTOR_BYTES + OVERHEAD)
-        assert made.model.bound == 1
-        assert not window.enter(10**6, lambda: None)
-        handle.close()
-        assert made.held == (0, 0, 0)
-        assert made.model.bound == 0
+    window = AnswerWindow(10**6, 0)
+    handle = submit(made, size_bytes=9, window=window, may_compute=may_compute)
+    handle.result()
+    made.computed()
+    assert made.held == (9, 0, VECTOR_BYTES + OVERHEAD)
+    assert made.model.bound == 1
+    assert not window.enter(10**6, lambda: None)
+    handle.close()
+    assert made.held == (0, 0, 0)
+    assert made.model.bound == 0
 
 
 @pytest.mark.parametrize("closes", [True, False])
-def test_a_request_that_is_given_up_while_it_is_answered_holds_nothing(closes: bool) -> None:
+def test_a_request_that_is_given_up_while_it_is_answered_holds_nothing(
+    made: Core, closes: bool
+) -> None:
     """As a frontend does at a deadline: it cancels and closes, whichever comes first."""
-    with core() as made:
-        trace = Trace()
-        handles = list[Handle[Answer]]()
+    trace = Trace()
+    handles = list[Handle[Answer]]()
 
-        def give_up(stage: str) -> None:
-            if stage == "reply":
-                handles[0].cancel()
-                if closes:
-                    handles[0].close()
+    def give_up(stage: str) -> None:
+        if stage == "reply":
+            handles[0].cancel()
+            if closes:
+                handles[0].close()
 
-        trace.act = give_up
-        with made.busy_tokenizer():
-            handles.append(submit(made, LONG, trace=trace, size_bytes=9))
-        refused(handles[0], CancelledError)
-        made.passed()
-        made.computed()
-        assert made.held == (0, 0, 0)
-        assert sum(cancelled(made).values()) == 1
+    trace.act = give_up
+    with made.busy_tokenizer():
+        handles.append(submit(made, LONG, trace=trace, size_bytes=9))
+    refused(handles[0], CancelledError)
+    made.passed()
+    made.computed()
+    assert made.held == (0, 0, 0)
+    assert sum(cancelled(made).values()) == 1
 
 
-def test_a_refused_request_keeps_no_frames_of_its_steps() -> None:
+def test_a_refused_request_keeps_no_frames_of_its_steps(made: Core) -> None:
     """They hold its inputs, and its bytes are given back."""
-    with core() as made:
-        error = refused(submit(made, "a " * 10**5), InvalidInput)
-        assert error.__context__ is None
-        assert error.__cause__ is None
+    error = refused(submit(made, "a " * 10**5), InvalidInput)
+    assert error.__context__ is None
+    assert error.__cause__ is None

@@ -74,33 +74,31 @@ async def test_ids_longer_than_any_input_are_refused_uncopied(
     assert error.details() == problem
 
 
-async def test_too_many_tokens_are_refused_by_their_number(serve: Serve) -> None:
-    async with serve() as service:
-        error = await refused(
-            service.stub.Occlude(naming(MAX_LENGTH + 1)), grpc.StatusCode.INVALID_ARGUMENT
-        )
-        told = (
-            f"tokens: has {MAX_LENGTH + 1} entries, and the model has at most {MAX_LENGTH}; "
-            "name each once"
-        )
-        assert error.details() == told
-        assert details_of(error)["BadRequest"].field_violations[0].field == "tokens"
-        error = await refused(
-            service.stub.Occlude(naming(MAX_LENGTH)), grpc.StatusCode.INVALID_ARGUMENT
-        )
-        assert "this input has 3" in (error.details() or "")
+async def test_too_many_tokens_are_refused_by_their_number(service: Service) -> None:
+    error = await refused(
+        service.stub.Occlude(naming(MAX_LENGTH + 1)), grpc.StatusCode.INVALID_ARGUMENT
+    )
+    told = (
+        f"tokens: has {MAX_LENGTH + 1} entries, and the model has at most {MAX_LENGTH}; "
+        "name each once"
+    )
+    assert error.details() == told
+    assert details_of(error)["BadRequest"].field_violations[0].field == "tokens"
+    error = await refused(
+        service.stub.Occlude(naming(MAX_LENGTH)), grpc.StatusCode.INVALID_ARGUMENT
+    )
+    assert "this input has 3" in (error.details() or "")
 
 
-async def test_millions_of_tokens_are_refused_without_becoming_objects(serve: Serve) -> None:
-    async with serve() as service:
-        many, model = naming(1_000_000), service.model
-        tracemalloc.start()
-        try:
-            with pytest.raises(InvalidInput):
-                decode_occlude(many, model, math.inf, "")
-            assert tracemalloc.get_traced_memory()[1] < 1 << 20
-        finally:
-            tracemalloc.stop()
+async def test_millions_of_tokens_are_refused_without_becoming_objects(service: Service) -> None:
+    many, model = naming(1_000_000), service.model
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput):
+            decode_occlude(many, model, math.inf, "")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 class Moving(FakeEngine):
@@ -140,24 +138,21 @@ async def test_distances_are_correct_while_few_vectors_are_held_at_once(
     assert list(answer.moved.shape) == [length]
 
 
-async def test_the_answer_is_reserved_before_anything_runs(serve: Serve) -> None:
-    async with serve() as service:
-        outputs = admission_of(service).outputs
-        taken = outputs.free
-        outputs.take(taken)
-        error = await refused(service.stub.Occlude(of(5)), EXHAUSTED)
-        outputs.take(-taken)
-        assert details_of(error)["ErrorInfo"].reason == "OUTPUT_BYTES"
-        assert (error.details() or "").startswith("input: the answer would have ")
-        assert service.engine.batches == []
-        service.engine.gate.clear()
-        call = asyncio.ensure_future(service.stub.Occlude(of(5)))
-        await service.started()
-        held = outputs.held
-        service.engine.gate.set()
-        assert held == (await call).ByteSize() + 4 * DIM, "the vector of the input, too"
-        await service.in_flight.idle()
-        assert outputs.held == 0
+async def test_the_answer_is_reserved_before_anything_runs(service: Service) -> None:
+    outputs = admission_of(service).outputs
+    taken = outputs.free
+    outputs.take(taken)
+    error = await refused(service.stub.Occlude(of(5)), EXHAUSTED)
+    outputs.take(-taken)
+    assert details_of(error)["ErrorInfo"].reason == "OUTPUT_BYTES"
+    assert (error.details() or "").startswith("input: the answer would have ")
+    assert service.engine.batches == []
+    call = await service.hold(service.stub.Occlude(of(5)))
+    held = outputs.held
+    service.engine.gate.set()
+    assert held == (await call).ByteSize() + 4 * DIM, "the vector of the input, too"
+    await service.in_flight.idle()
+    assert outputs.held == 0
 
 
 def fill(admission: Admission) -> int:
@@ -167,60 +162,52 @@ def fill(admission: Admission) -> int:
     return others
 
 
-async def test_a_started_occlusion_waits_if_the_queue_is_full(serve: Serve) -> None:
-    async with serve() as service:
-        admission = admission_of(service)
-        service.engine.gate.clear()
-        call = asyncio.ensure_future(service.stub.Occlude(of(5)))
-        await service.started()
-        others = fill(admission)
-        service.engine.gate.set()
-        await until(lambda: admission._waiting.count > 0)
-        with admission.lock:
-            admission.give_tokens(WaitEstimate(1), others, "interactive")
-        assert list((await call).tokens) == [0, 1, 2, 3, 4]
-        assert sorted(holes(service.engine)) == [-1, 0, 1, 2, 3, 4], "nothing was computed twice"
+async def test_a_started_occlusion_waits_if_the_queue_is_full(service: Service) -> None:
+    admission = admission_of(service)
+    call = await service.hold(service.stub.Occlude(of(5)))
+    others = fill(admission)
+    service.engine.gate.set()
+    await until(lambda: admission._waiting.count > 0)
+    with admission.lock:
+        admission.give_tokens(WaitEstimate(1), others, "interactive")
+    assert list((await call).tokens) == [0, 1, 2, 3, 4]
+    assert sorted(holes(service.engine)) == [-1, 0, 1, 2, 3, 4], "nothing was computed twice"
 
 
-async def test_a_waiting_occlusion_ends_at_its_deadline(serve: Serve) -> None:
-    async with serve() as service:
-        admission = admission_of(service)
-        service.engine.gate.clear()
-        wanted = OcclusionRequest(["a b c d e"], OCCLUSION, deadline=time.monotonic() + 1)
-        handle = service.pipeline.submit(wanted, OccludedForm())
-        await service.started()
-        others = admission.tokens.free
-        admission.tokens.take(others)
-        service.engine.gate.set()
-        with pytest.raises(DeadlineExceeded):
-            await asyncio.to_thread(handle.result)
-        assert (admission.tokens.held, admission.outputs.held) == (others, 0)
-        assert holes(service.engine) == [-1]
+async def test_a_waiting_occlusion_ends_at_its_deadline(service: Service) -> None:
+    admission = admission_of(service)
+    service.engine.gate.clear()
+    wanted = OcclusionRequest(["a b c d e"], OCCLUSION, deadline=time.monotonic() + 1)
+    handle = service.pipeline.submit(wanted, OccludedForm())
+    await service.started()
+    others = admission.tokens.free
+    admission.tokens.take(others)
+    service.engine.gate.set()
+    with pytest.raises(DeadlineExceeded):
+        await asyncio.to_thread(handle.result)
+    assert (admission.tokens.held, admission.outputs.held) == (others, 0)
+    assert holes(service.engine) == [-1]
 
 
-async def test_an_occlusion_that_has_not_started_is_shed(serve: Serve) -> None:
-    async with serve() as service:
-        others = fill(admission_of(service))
-        error = await refused(service.stub.Occlude(of(5)), EXHAUSTED)
-        admission_of(service).tokens.take(-others)
-        assert details_of(error)["ErrorInfo"].reason == "QUEUE_TOKENS"
-        assert service.engine.batches == []
+async def test_an_occlusion_that_has_not_started_is_shed(service: Service) -> None:
+    others = fill(admission_of(service))
+    error = await refused(service.stub.Occlude(of(5)), EXHAUSTED)
+    admission_of(service).tokens.take(-others)
+    assert details_of(error)["ErrorInfo"].reason == "QUEUE_TOKENS"
+    assert service.engine.batches == []
 
 
 async def test_the_whole_occlusion_is_checked_against_the_deadline_before_it_starts(
-    serve: Serve,
+    single: Service,
 ) -> None:
-    async with serve(streams=1) as service:
-        service.engine.gate.clear()
-        first = asyncio.ensure_future(service.stub.Encode(request()))
-        await service.started()
-        service.model.estimate.worked_off(tokens=1000, seconds=60.0)
-        # A wave of it takes 2 minutes, it 10.
-        error = await refused(service.stub.Occlude(of(100), timeout=300), EXHAUSTED)
-        assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
-        service.engine.gate.set()
-        await first
-        assert len(service.engine.batches) == 1
+    first = await single.hold(single.stub.Encode(request()))
+    single.model.estimate.worked_off(tokens=1000, seconds=60.0)
+    # A wave of it takes 2 minutes, it 10.
+    error = await refused(single.stub.Occlude(of(100), timeout=300), EXHAUSTED)
+    assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
+    single.engine.gate.set()
+    await first
+    assert len(single.engine.batches) == 1
 
 
 def test_only_a_far_too_long_occlusion_is_refused_on_an_idle_service() -> None:

@@ -51,30 +51,28 @@ def holes(made: Core) -> list[int]:
     ]
 
 
-def test_each_token_is_hidden_once_after_the_whole_input() -> None:
-    with core() as made:
-        form, trace = Form(), Trace()
-        handle = start(made, form=form, trace=trace)
-        answer = handle.result()
-        assert (answer.numbers.moved.dtype.name, answer.numbers.moved.shape) == ("float32", (5,))
-        assert list(answer.parts()) == []
-        assert holes(made)[0] == -1
-        assert sorted(holes(made)[1:]) == [0, 1, 2, 3, 4]
-        [(ref, prepared, hidden)] = form.asked
-        assert (ref, prepared) == (made.model.ref, answer.prepared)
-        assert hidden is not None
-        assert hidden.tolist() == [0, 1, 2, 3, 4]
-        assert made.held == (9, 0, OVERHEAD + VECTOR_BYTES)
-        handle.close()
-        assert trace.stages == ["tokenize", "", "prepared", "queue", "queue", "reply"]
+def test_each_token_is_hidden_once_after_the_whole_input(made: Core) -> None:
+    form, trace = Form(), Trace()
+    handle = start(made, form=form, trace=trace)
+    answer = handle.result()
+    assert (answer.numbers.moved.dtype.name, answer.numbers.moved.shape) == ("float32", (5,))
+    assert list(answer.parts()) == []
+    assert holes(made)[0] == -1
+    assert sorted(holes(made)[1:]) == [0, 1, 2, 3, 4]
+    [(ref, prepared, hidden)] = form.asked
+    assert (ref, prepared) == (made.model.ref, answer.prepared)
+    assert hidden is not None
+    assert hidden.tolist() == [0, 1, 2, 3, 4]
+    assert made.held == (9, 0, OVERHEAD + VECTOR_BYTES)
+    handle.close()
+    assert trace.stages == ["tokenize", "", "prepared", "queue", "queue", "reply"]
 
 
-def test_tokens_can_be_selected() -> None:
-    with core() as made:
-        handle = start(made, hidden=(1, 3))
-        handle.result()
-        assert sorted(holes(made)) == [-1, 1, 3]
-        handle.close()
+def test_tokens_can_be_selected(made: Core) -> None:
+    handle = start(made, hidden=(1, 3))
+    handle.result()
+    assert sorted(holes(made)) == [-1, 1, 3]
+    handle.close()
 
 
 def test_waves_are_a_fraction_of_the_request_limit() -> None:
@@ -89,31 +87,28 @@ def test_waves_are_a_fraction_of_the_request_limit() -> None:
         assert max(len(batch) for batch in made.engine.batches) <= 3
 
 
-def test_a_long_text_is_tokenised_on_a_tokenizer_thread() -> None:
-    with core() as made:
-        handle = start(made, LONG, hidden=(0,))
-        handle.result()
-        handle.close()
-        assert made.tokenizer.threads[0].startswith("tokenize")
+def test_a_long_text_is_tokenised_on_a_tokenizer_thread(made: Core) -> None:
+    handle = start(made, LONG, hidden=(0,))
+    handle.result()
+    handle.close()
+    assert made.tokenizer.threads[0].startswith("tokenize")
 
 
 @pytest.mark.parametrize(
     ("text", "field"),
     [("", "input.text"), ("a " * (MAX_LENGTH + 1), "input.text"), ("x" * 10**6, "input.text")],
 )
-def test_errors_name_the_single_input(text: str, field: str) -> None:
-    with core() as made:
-        assert refused(start(made, text), InvalidInput).field == field
-        assert made.held == (0, 0, 0)
-        assert made.sample("headlight_rejected_total", reason="invalid_input") == 1
+def test_errors_name_the_single_input(made: Core, text: str, field: str) -> None:
+    assert refused(start(made, text), InvalidInput).field == field
+    assert made.held == (0, 0, 0)
+    assert made.sample("headlight_rejected_total", reason="invalid_input") == 1
 
 
-def test_token_selection_errors_name_the_field() -> None:
-    with core() as made:
-        assert refused(start(made, hidden=(9,)), InvalidInput).field == "tokens[0]"
-        assert refused(start(made, "a"), InvalidInput).field == "tokens"
-        assert made.engine.batches == []
-        assert made.held == (0, 0, 0)
+def test_token_selection_errors_name_the_field(made: Core) -> None:
+    assert refused(start(made, hidden=(9,)), InvalidInput).field == "tokens[0]"
+    assert refused(start(made, "a"), InvalidInput).field == "tokens"
+    assert made.engine.batches == []
+    assert made.held == (0, 0, 0)
 
 
 class Later:
@@ -153,25 +148,24 @@ def test_an_occlusion_can_be_cancelled_during_computation(batches: int, stage: s
         assert quotas.of("c").level == 1000 - 30, "what was paid stays paid"
 
 
-def test_an_occlusion_can_be_cancelled_while_waiting_for_capacity() -> None:
-    with core() as made:
-        later, trace, waits = Later(made, 0), Trace(), threading.Event()
-        handle = start(made, trace=trace)
-        assert later.held.wait(30)
-        others = made.model.admission.tokens.free
-        made.model.admission.tokens.take(others)
-        trace.act = lambda stage: waits.set() if stage == "queue" else None
-        later.may_go.set()
-        assert waits.wait(30)
-        handle.cancel()
-        assert made.sample("headlight_cancelled_total", stage="queue") == 1
-        made.computed()
-        assert made.held == (0, others, 0)
-        with made.model.admission.lock:
-            made.model.admission.give_tokens(WaitEstimate(1), others, "interactive")
-        made.resumed()
-        assert holes(made) == [-1], "nothing is tried again"
-        assert made.held == (0, 0, 0)
+def test_an_occlusion_can_be_cancelled_while_waiting_for_capacity(made: Core) -> None:
+    later, trace, waits = Later(made, 0), Trace(), threading.Event()
+    handle = start(made, trace=trace)
+    assert later.held.wait(30)
+    others = made.model.admission.tokens.free
+    made.model.admission.tokens.take(others)
+    trace.act = lambda stage: waits.set() if stage == "queue" else None
+    later.may_go.set()
+    assert waits.wait(30)
+    handle.cancel()
+    assert made.sample("headlight_cancelled_total", stage="queue") == 1
+    made.computed()
+    assert made.held == (0, others, 0)
+    with made.model.admission.lock:
+        made.model.admission.give_tokens(WaitEstimate(1), others, "interactive")
+    made.resumed()
+    assert holes(made) == [-1], "nothing is tried again"
+    assert made.held == (0, 0, 0)
 
 
 def test_computed_waves_of_a_failed_occlusion_are_charged() -> None:

@@ -30,11 +30,13 @@ from tests.service.core.pipelines import (
     LONG,
     OVERHEAD,
     VECTOR_BYTES,
+    Core,
     Form,
     Pieces,
     answered,
     cancelled,
     core,
+    hold,
     quotas_of,
     refused,
     submit,
@@ -42,52 +44,49 @@ from tests.service.core.pipelines import (
 from tests.service.fakes import DIM, FAILURE, result
 
 
-def test_the_answer_is_in_the_order_of_the_inputs() -> None:
-    with core() as made:
-        ids = TokenIds(array("q", [5, 6]), array("q", []))
-        form = Form()
-        answer = answered(submit(made, "a bb", Pair("ccc", "d"), ids, form=form))
-        tokens = [[1, 2], [3, 1], [5, 6]]
-        for got, expected in zip(answer.results, tokens, strict=True):
-            item = EncodeItem(np.array(expected), answer.prepared.selection)
-            np.testing.assert_array_equal(got.pooled, result(item).pooled)
-        [vectors] = answer.pooled()
-        assert vectors.shape == (3, DIM)
-        assert [part.output.name for part in answer.parts()] == ["pooled"]
-        assert (answer.prepared.tokens, answer.prepared.data_bytes) == (6, 3 * VECTOR_BYTES)
-        assert form.asked == [(made.model.ref, answer.prepared, None)]
-        assert made.sample("headlight_texts_total", priority="interactive") == 3
-        assert made.sample("headlight_tokens_total", priority="interactive") == 6
+def test_the_answer_is_in_the_order_of_the_inputs(made: Core) -> None:
+    ids = TokenIds(array("q", [5, 6]), array("q", []))
+    form = Form()
+    answer = answered(submit(made, "a bb", Pair("ccc", "d"), ids, form=form))
+    tokens = [[1, 2], [3, 1], [5, 6]]
+    for got, expected in zip(answer.results, tokens, strict=True):
+        item = EncodeItem(np.array(expected), answer.prepared.selection)
+        np.testing.assert_array_equal(got.pooled, result(item).pooled)
+    [vectors] = answer.pooled()
+    assert vectors.shape == (3, DIM)
+    assert [part.output.name for part in answer.parts()] == ["pooled"]
+    assert (answer.prepared.tokens, answer.prepared.data_bytes) == (6, 3 * VECTOR_BYTES)
+    assert form.asked == [(made.model.ref, answer.prepared, None)]
+    assert made.sample("headlight_texts_total", priority="interactive") == 3
+    assert made.sample("headlight_tokens_total", priority="interactive") == 6
 
 
-def test_parts_of_an_answer_come_output_by_output() -> None:
-    with core() as made:
-        outputs = OutputSpec(tokens=True, attention=AttentionSpec(layers=(0,)))
-        answer = answered(submit(made, "a b", "c", outputs=outputs))
-        parts = list(answer.parts())
-        assert [(part.output.name, part.item) for part in parts] == [
-            ("pooled", 0),
-            *(("tokens", at) for at in range(2)),
-            *(("attention", at) for at in range(2)),
-        ]
-        assert all(len(part.axes) == part.array.ndim for part in parts)
-        assert parts[1].axes == ("token", "value")
+def test_parts_of_an_answer_come_output_by_output(made: Core) -> None:
+    outputs = OutputSpec(tokens=True, attention=AttentionSpec(layers=(0,)))
+    answer = answered(submit(made, "a b", "c", outputs=outputs))
+    parts = list(answer.parts())
+    assert [(part.output.name, part.item) for part in parts] == [
+        ("pooled", 0),
+        *(("tokens", at) for at in range(2)),
+        *(("attention", at) for at in range(2)),
+    ]
+    assert all(len(part.axes) == part.array.ndim for part in parts)
+    assert parts[1].axes == ("token", "value")
 
 
-def test_a_waiting_thread_computes_itself_if_a_slot_is_idle() -> None:
-    with core() as made:
-        own = threading.current_thread().name
-        handle = submit(made, may_compute=True)
-        assert handle.future.done(), "before anybody waits"
-        assert (made.tokenizer.threads, made.computing) == ([own], [own])
-        answered(handle)
-        answered(submit(made))
-        assert made.computing[1].startswith("engine")
-        answered(submit(made, LONG, may_compute=True))
-        assert made.tokenizer.threads[-1].startswith("tokenize")
-        assert made.computing[2].startswith("engine"), "the caller's thread has returned by then"
-        answered(submit(made, may_compute=True, priority="bulk"))
-        assert made.computing[3].startswith("bulk")
+def test_a_waiting_thread_computes_itself_if_a_slot_is_idle(made: Core) -> None:
+    own = threading.current_thread().name
+    handle = submit(made, may_compute=True)
+    assert handle.future.done(), "before anybody waits"
+    assert (made.tokenizer.threads, made.computing) == ([own], [own])
+    answered(handle)
+    answered(submit(made))
+    assert made.computing[1].startswith("engine")
+    answered(submit(made, LONG, may_compute=True))
+    assert made.tokenizer.threads[-1].startswith("tokenize")
+    assert made.computing[2].startswith("engine"), "the caller's thread has returned by then"
+    answered(submit(made, may_compute=True, priority="bulk"))
+    assert made.computing[3].startswith("bulk")
 
 
 def test_concurrent_submissions_get_their_own_answers() -> None:
@@ -129,14 +128,13 @@ def test_a_dry_run_is_tokenised_and_not_computed() -> None:
         assert made.engine.batches == []
 
 
-def test_tokens_alone_are_answered_without_the_engine() -> None:
-    with core() as made:
-        outputs = OutputSpec(pooled=False, token_info=True)
-        answer = answered(submit(made, "a bb", outputs=outputs))
-        assert [each.pooled for each in answer.results] == [None]
-        assert answer.prepared.with_info
-        assert answer.prepared.inputs[0].info is not None
-        assert made.engine.batches == []
+def test_tokens_alone_are_answered_without_the_engine(made: Core) -> None:
+    outputs = OutputSpec(pooled=False, token_info=True)
+    answer = answered(submit(made, "a bb", outputs=outputs))
+    assert [each.pooled for each in answer.results] == [None]
+    assert answer.prepared.with_info
+    assert answer.prepared.inputs[0].info is not None
+    assert made.engine.batches == []
 
 
 @pytest.mark.parametrize(
@@ -152,27 +150,23 @@ def test_tokens_alone_are_answered_without_the_engine() -> None:
     ids=["empty", "none", "prompt", "late", "on a thread", "large"],
 )
 def test_failures_are_reported_and_counted_once(
-    fields: dict[str, Any], kind: type[Exception], reason: str
+    made: Core, fields: dict[str, Any], kind: type[Exception], reason: str
 ) -> None:
-    with core() as made:
-        handle = made.pipeline.submit(Request(**fields), Form())
-        refused(handle, kind)
-        handle.cancel()  # too late
-        made.passed()
-        assert made.held == (0, 0, 0)
-        assert made.sample("headlight_rejected_total", reason=reason) == 1
-        assert cancelled(made) == {}
-        assert made.engine.batches == []
+    handle = made.pipeline.submit(Request(**fields), Form())
+    refused(handle, kind)
+    handle.cancel()  # too late
+    made.passed()
+    assert made.held == (0, 0, 0)
+    assert made.sample("headlight_rejected_total", reason=reason) == 1
+    assert cancelled(made) == {}
+    assert made.engine.batches == []
 
 
-def test_a_form_that_cannot_carry_the_answer_refuses_it() -> None:
-    with core() as made:
-        error = refused(
-            submit(made, form=Form(InvalidInput("outputs", "is too large"))), InvalidInput
-        )
-        assert error.field == "outputs"
-        assert made.held == (0, 0, 0)
-        assert made.engine.batches == []
+def test_a_form_that_cannot_carry_the_answer_refuses_it(made: Core) -> None:
+    error = refused(submit(made, form=Form(InvalidInput("outputs", "is too large"))), InvalidInput)
+    assert error.field == "outputs"
+    assert made.held == (0, 0, 0)
+    assert made.engine.batches == []
 
 
 def test_an_engine_failure_fails_the_request_and_is_not_charged() -> None:
@@ -201,79 +195,69 @@ def test_a_client_without_quota_is_refused_before_reading() -> None:
         assert made.sample("headlight_rejected_total", reason="quota") == 2
 
 
-def test_a_deadline_in_the_queue_ends_the_wait() -> None:
-    with core() as made:
-        made.engine.gate.clear()
-        first = submit(made)
-        made.started()
-        late = submit(made, deadline=time.monotonic() + 0.05)
-        error = refused(late, DeadlineExceeded)
-        assert "inputs that had not started are discarded" in error.message
-        assert made.held == (0, 2, VECTOR_BYTES + OVERHEAD), "the first"
-        made.engine.gate.set()
-        answered(first)
+def test_a_deadline_in_the_queue_ends_the_wait(made: Core) -> None:
+    first = hold(made)
+    late = submit(made, deadline=time.monotonic() + 0.05)
+    error = refused(late, DeadlineExceeded)
+    assert "inputs that had not started are discarded" in error.message
+    assert made.held == (0, 2, VECTOR_BYTES + OVERHEAD), "the first"
+    made.engine.gate.set()
+    answered(first)
 
 
-def test_a_late_request_is_refused_once_its_tokens_are_counted() -> None:
-    with core() as made:
-        made.model.estimate.worked_off(tokens=1, seconds=1.0)
-        made.engine.gate.clear()
-        first = submit(made)
-        made.started()
-        error = refused(submit(made, "a " * 50, deadline=time.monotonic() + 30), Shed)
-        assert error.shortage is Shortage.DEADLINE
-        assert "52.00 s" in error.message
-        assert made.tokenizer.texts[-1].startswith("a a"), (
-            "its own work was not known before it was read"
-        )
-        made.engine.gate.set()
-        answered(first)
+def test_a_late_request_is_refused_once_its_tokens_are_counted(made: Core) -> None:
+    made.model.estimate.worked_off(tokens=1, seconds=1.0)
+    first = hold(made)
+    error = refused(submit(made, "a " * 50, deadline=time.monotonic() + 30), Shed)
+    assert error.shortage is Shortage.DEADLINE
+    assert "52.00 s" in error.message
+    assert made.tokenizer.texts[-1].startswith("a a"), (
+        "its own work was not known before it was read"
+    )
+    made.engine.gate.set()
+    answered(first)
 
 
-def test_an_unknown_model_fails_the_request() -> None:
-    with core() as made:
-        handle = submit(made, model="unknown")
-        refused(handle, NotFound)
-        handle.cancel()
-        assert handle.close() == 0
+def test_an_unknown_model_fails_the_request(made: Core) -> None:
+    handle = submit(made, model="unknown")
+    refused(handle, NotFound)
+    handle.cancel()
+    assert handle.close() == 0
     tokenizers = TokenizerThreads(1)
     handle = Pipeline(Models(), tokenizers).submit(Request(["a"]), Form())
     assert "still being loaded" in refused(handle, Unavailable).message
     tokenizers.close()
 
 
-def test_a_draining_service_accepts_nothing() -> None:
-    with core() as made:
-        made.model.scheduler.close()
-        refused(submit(made, size_bytes=9), Unavailable)
-        assert made.held == (0, 0, 0)
+def test_a_draining_service_accepts_nothing(made: Core) -> None:
+    made.model.scheduler.close()
+    refused(submit(made, size_bytes=9), Unavailable)
+    assert made.held == (0, 0, 0)
 
 
-def test_results_are_released_once_taken() -> None:
-    with core() as made:
-        handle = submit(made)
-        array_ = weakref.ref(handle.result().results[0].pooled)
-        made.engine.batches.clear()
-        made.computed()
-        handle.close()
-        end = time.monotonic() + 30
-        while array_() is not None and time.monotonic() < end:
-            made.passed()  # the engine's thread may do so a moment later
-        assert array_() is None, "though the handle is still there"
-        assert handle.future.done() is False
+def test_results_are_released_once_taken(made: Core) -> None:
+    handle = submit(made)
+    array_ = weakref.ref(handle.result().results[0].pooled)
+    made.engine.batches.clear()
+    made.computed()
+    handle.close()
+    end = time.monotonic() + 30
+    while array_() is not None and time.monotonic() < end:
+        made.passed()  # the engine's thread may do so a moment later
+    assert array_() is None, "though the handle is still there"
+    assert handle.future.done() is False
 
 
 @pytest.mark.parametrize("text", ["a bb", LONG], ids=["in place", "on a thread"])
-def test_tokens_are_answered_in_the_requested_form(text: str) -> None:
-    with core() as made:
-        handle = made.pipeline.tokenize(Request([text, "c"], size_bytes=9), Pieces())
-        answer = handle.result()
-        assert answer.startswith(b"fake 2: piece")
-        assert answer.endswith(b"|piece1")
-        assert made.held == (9, 0, len(answer))
-        handle.close()
-        assert made.tokenizer.threads[0].startswith("tokenize") == (text == LONG)
-        assert made.engine.batches == []
+def test_tokens_are_answered_in_the_requested_form(made: Core, text: str) -> None:
+    handle = made.pipeline.tokenize(Request([text, "c"], size_bytes=9), Pieces())
+    answer = handle.result()
+    assert answer.startswith(b"fake 2: piece")
+    assert answer.endswith(b"|piece1")
+    assert made.held == (9, 0, len(answer))
+    handle.close()
+    assert made.tokenizer.threads[0].startswith("tokenize") == (text == LONG)
+    assert made.engine.batches == []
 
 
 @pytest.mark.parametrize("reading", [False, True], ids=["waiting", "reading"])
@@ -296,29 +280,27 @@ def test_a_tokenize_request_can_be_cancelled(reading: bool) -> None:
         assert len(made.tokenizer.texts) == 1, "one text of two, or the other's"
 
 
-def test_a_failure_to_encode_tokens_fails_the_request() -> None:
-    with core() as made:
-        for text in ("a", LONG):
-            error = refused(
-                made.pipeline.tokenize(Request([text, ""], size_bytes=9), Pieces()), InvalidInput
-            )
-            assert error.field == "inputs[1].text"
-        made.passed()
-        assert made.held == (0, 0, 0)
-        assert made.sample("headlight_rejected_total", reason="invalid_input") == 2
+def test_a_failure_to_encode_tokens_fails_the_request(made: Core) -> None:
+    for text in ("a", LONG):
+        error = refused(
+            made.pipeline.tokenize(Request([text, ""], size_bytes=9), Pieces()), InvalidInput
+        )
+        assert error.field == "inputs[1].text"
+    made.passed()
+    assert made.held == (0, 0, 0)
+    assert made.sample("headlight_rejected_total", reason="invalid_input") == 2
 
 
-def test_future_callbacks_are_called_once() -> None:
-    with core() as made:
-        ends: list[Future[Answer]] = []
-        first = submit(made)
-        first.future.add_done_callback(ends.append)
-        answered(first)
-        made.engine.gate.clear()
-        second = submit(made)
-        second.future.add_done_callback(ends.append)
-        made.started()
-        second.cancel()
-        made.engine.gate.set()
-        made.computed()
-        assert [each.cancelled() for each in ends] == [False, True]
+def test_future_callbacks_are_called_once(made: Core) -> None:
+    ends: list[Future[Answer]] = []
+    first = submit(made)
+    first.future.add_done_callback(ends.append)
+    answered(first)
+    made.engine.gate.clear()
+    second = submit(made)
+    second.future.add_done_callback(ends.append)
+    made.started()
+    second.cancel()
+    made.engine.gate.set()
+    made.computed()
+    assert [each.cancelled() for each in ends] == [False, True]

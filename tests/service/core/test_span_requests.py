@@ -18,6 +18,7 @@ from tests.service.core.pipelines import (
     Core,
     answered,
     core,
+    hold,
     quotas_of,
     refused,
     submit,
@@ -69,21 +70,18 @@ def long(size: int = 4) -> OutputSpec:
     return OutputSpec(pooled=False, spans=SpansSpec(kind=Windows(size), beyond_max_length=True))
 
 
-def test_queue_and_answer_bytes_follow_the_number_of_spans() -> None:
-    with core() as made:
-        with_characters(made)
-        made.engine.gate.clear()
-        handle = submit(made, "a bb c", outputs=given(MANY))
-        made.started()
-        assert made.held == (0, MANY, MANY * DIM * SUM_BYTES + OVERHEAD)
-        made.engine.gate.set()
-        answer = handle.result()
-        [result] = answer.results
-        assert result.spans is not None
-        assert result.spans.shape == (MANY, 1)
-        assert made.held == (0, 0, MANY * WIDTH_ONE_BYTES + OVERHEAD)
-        handle.close()
-        assert made.sample("headlight_tokens_total", priority="interactive") == 3
+def test_queue_and_answer_bytes_follow_the_number_of_spans(made: Core) -> None:
+    with_characters(made)
+    handle = hold(made, "a bb c", outputs=given(MANY))
+    assert made.held == (0, MANY, MANY * DIM * SUM_BYTES + OVERHEAD)
+    made.engine.gate.set()
+    answer = handle.result()
+    [result] = answer.results
+    assert result.spans is not None
+    assert result.spans.shape == (MANY, 1)
+    assert made.held == (0, 0, MANY * WIDTH_ONE_BYTES + OVERHEAD)
+    handle.close()
+    assert made.sample("headlight_tokens_total", priority="interactive") == 3
 
 
 def test_a_quota_pays_for_each_span() -> None:
@@ -145,26 +143,23 @@ def test_the_limit_of_characters_holds_for_long_texts() -> None:
     ],
     ids=str,
 )
-def test_long_texts_have_no_other_outputs(other: dict[str, Any]) -> None:
-    with core() as made:
-        with_characters(made)
-        outputs = OutputSpec(**long().specs | other)
-        error = refused(submit(made, "a b", outputs=outputs), InvalidInput)
-        assert error.field == "outputs.spans.beyond_max_length"
+def test_long_texts_have_no_other_outputs(made: Core, other: dict[str, Any]) -> None:
+    with_characters(made)
+    outputs = OutputSpec(**long().specs | other)
+    error = refused(submit(made, "a b", outputs=outputs), InvalidInput)
+    assert error.field == "outputs.spans.beyond_max_length"
 
 
 @pytest.mark.parametrize("error", [NotFinite("not finite"), DeviceLost("lost")], ids=repr)
-def test_a_failure_of_the_head_is_the_requests(error: Exception) -> None:
-    with core() as made:
-        with_characters(made)
-        made.engine.head = Head(error)
-        assert refused(submit(made, "a b", outputs=given(2)), type(error)) is error
+def test_a_failure_of_the_head_is_the_requests(made: Core, error: Exception) -> None:
+    with_characters(made)
+    made.engine.head = Head(error)
+    assert refused(submit(made, "a b", outputs=given(2)), type(error)) is error
 
 
-def test_time_in_the_head_is_part_of_the_times() -> None:
-    with core() as made:
-        with_characters(made)
-        made.engine.head.seconds = 0.05
-        timings = answered(submit(made, "a b", outputs=given(2))).timings
-        assert timings.infer_ns >= 50_000_000
-        assert timings.total_ns >= timings.infer_ns
+def test_time_in_the_head_is_part_of_the_times(made: Core) -> None:
+    with_characters(made)
+    made.engine.head.seconds = 0.05
+    timings = answered(submit(made, "a b", outputs=given(2))).timings
+    assert timings.infer_ns >= 50_000_000
+    assert timings.total_ns >= timings.infer_ns

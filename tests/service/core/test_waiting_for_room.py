@@ -81,12 +81,11 @@ def test_the_first_that_leaves_makes_way_for_the_next() -> None:
             answered(handle)
 
 
-def test_a_deadline_that_passes_while_a_text_waits_for_a_thread_is_noticed() -> None:
-    with core() as made:
-        with made.busy_tokenizer():
-            late = submit(made, LONG, deadline=time.monotonic() + 0.02)
-            until(lambda: time.monotonic() > late.request.deadline, "time stands still")
-        refused(late, DeadlineExceeded)
-        made.passed()
-        assert made.tokenizer.texts == []
-        assert made.engine.batches == []
+def test_a_deadline_that_passes_while_a_text_waits_for_a_thread_is_noticed(made: Core) -> None:
+    with made.busy_tokenizer():
+        late = submit(made, LONG, deadline=time.monotonic() + 0.02)
+        until(lambda: time.monotonic() > late.request.deadline, "time stands still")
+    refused(late, DeadlineExceeded)
+    made.passed()
+    assert made.tokenizer.texts == []
+    assert made.engine.batches == []

@@ -20,6 +20,7 @@ from tests.service.core.pipelines import (
     Pieces,
     answered,
     core,
+    hold,
     quotas_of,
     refused,
     submit,
@@ -79,46 +80,40 @@ def test_the_wait_ends_at_the_deadline() -> None:
         assert "outputs.pooled" in error.message
 
 
-def test_a_cancelled_request_waits_no_longer() -> None:
-    with core() as made:
-        with full_outputs(made):
-            handle = submit(made, waits=True)
-            handle.cancel()
-            assert made.model.admission._waiting.count == 0
-        assert handle.future.cancelled()
+def test_a_cancelled_request_waits_no_longer(made: Core) -> None:
+    with full_outputs(made):
+        handle = submit(made, waits=True)
+        handle.cancel()
+        assert made.model.admission._waiting.count == 0
+    assert handle.future.cancelled()
 
 
-def test_a_dry_run_waits_for_room() -> None:
-    with core() as made:
-        with full_outputs(made):
-            handle = submit(made, waits=True, dry_run=True)
-            assert not handle.future.done()
-        assert answered(handle).results == []
+def test_a_dry_run_waits_for_room(made: Core) -> None:
+    with full_outputs(made):
+        handle = submit(made, waits=True, dry_run=True)
+        assert not handle.future.done()
+    assert answered(handle).results == []
 
 
 @pytest.mark.parametrize("text", ["a bb", LONG], ids=["short", "long"])
-def test_a_request_for_tokens_waits_for_room(text: str) -> None:
-    with core() as made:
-        with full_outputs(made):
-            handle = made.pipeline.tokenize(Request([text], waits=True), Pieces())
-            made.passed()
-            assert not handle.future.done()
-        assert answered(handle).startswith(b"fake 1: ")
-
-
-def test_a_waiting_occlusion_is_not_refused_for_the_estimated_wait() -> None:
-    with core() as made:
-        made.engine.gate.clear()
-        first = submit(made)
-        made.started()
-        made.model.estimate.worked_off(tokens=1, seconds=100.0)
-        soon = time.monotonic() + 60
-        for waits in (False, True):
-            wanted = OcclusionRequest(["a bb"], OCCLUSION, waits=waits, deadline=soon)
-            handle = made.pipeline.submit(wanted, Form())
-            if not waits:
-                assert refused(handle, Shed).shortage is Shortage.DEADLINE
+def test_a_request_for_tokens_waits_for_room(made: Core, text: str) -> None:
+    with full_outputs(made):
+        handle = made.pipeline.tokenize(Request([text], waits=True), Pieces())
+        made.passed()
         assert not handle.future.done()
-        handle.cancel()
-        made.engine.gate.set()
-        answered(first)
+    assert answered(handle).startswith(b"fake 1: ")
+
+
+def test_a_waiting_occlusion_is_not_refused_for_the_estimated_wait(made: Core) -> None:
+    first = hold(made)
+    made.model.estimate.worked_off(tokens=1, seconds=100.0)
+    soon = time.monotonic() + 60
+    for waits in (False, True):
+        wanted = OcclusionRequest(["a bb"], OCCLUSION, waits=waits, deadline=soon)
+        handle = made.pipeline.submit(wanted, Form())
+        if not waits:
+            assert refused(handle, Shed).shortage is Shortage.DEADLINE
+    assert not handle.future.done()
+    handle.cancel()
+    made.engine.gate.set()
+    answered(first)

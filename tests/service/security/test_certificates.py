@@ -200,9 +200,7 @@ async def test_a_new_client_authority_is_used(
     await made.server.stop(None)
 
 
-def test_at_start_a_bad_pair_is_an_error_that_says_why(
-    tmp_path: Path, authority: Authority, pairs: list[Pair]
-) -> None:
+def test_at_start_a_bad_pair_is_an_error_that_says_why(tmp_path: Path, pairs: list[Pair]) -> None:
     with pytest.raises(
         ConfigError, match="--tls-cert, --tls-key: the key is not that of the certificate"
     ):

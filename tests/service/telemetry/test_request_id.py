@@ -162,9 +162,7 @@ async def test_errors_of_the_caller_are_logged_at_level_debug(serve: Serve, log:
             service.stub.Encode(request(pb.Input(text="")), metadata=GIVEN),
             grpc.StatusCode.INVALID_ARGUMENT,
         )
-        service.engine.gate.clear()
-        left = service.stub.Encode(request(), metadata=GIVEN)
-        await service.started()
+        left = await service.hold(service.stub.Encode(request(), metadata=GIVEN))
         left.cancel()
         await until(
             lambda: service.sample("headlight_cancelled_total", model="fake", stage="infer") == 1
@@ -226,9 +224,7 @@ async def test_a_disconnected_slow_reader_is_logged_with_its_request_id(
 ) -> None:
     options: dict[str, Any] = {"tracing": recorded.tracing, "stall_seconds": 0.2, "streams": 1}
     async with serve(**options) as service, closed_window(service.target) as client:
-        service.engine.gate.clear()
-        before = asyncio.ensure_future(service.stub.Encode(request()))
-        await service.started()
+        before = await service.hold(service.stub.Encode(request()))
         # In one batch, so that both are answered at once.
         for metadata in (dict(GIVEN), {REQUEST_ID: "two words"}):
             client.ask("Encode", request().SerializeToString(), metadata)

@@ -70,9 +70,7 @@ async def test_two_calls_in_one_batch_link_to_its_span(
     serve: Serve, recorded: RecordedSpans
 ) -> None:
     async with serve(tracing=recorded.tracing, streams=1) as service:
-        service.engine.gate.clear()
-        first = asyncio.ensure_future(service.stub.Encode(request()))
-        await service.started()
+        first = await service.hold(service.stub.Encode(request()))
         others = [asyncio.ensure_future(service.stub.Encode(request(text_of(2)))) for _ in range(2)]
         await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 6)
         service.engine.gate.set()
@@ -183,9 +181,7 @@ async def test_shed_calls_are_error_spans_and_invalid_requests_are_not(
 ) -> None:
     async with serve(tracing=recorded.tracing, max_queue_tokens=4, max_request_tokens=4) as service:
         await refused(service.stub.Encode(request(text_of(0))), grpc.StatusCode.INVALID_ARGUMENT)
-        service.engine.gate.clear()
-        running = asyncio.ensure_future(service.stub.Encode(request(text_of(4))))
-        await service.started()
+        running = await service.hold(service.stub.Encode(request(text_of(4))))
         await refused(service.stub.Encode(request(text_of(4))), grpc.StatusCode.RESOURCE_EXHAUSTED)
         wrong, shed = await recorded.calls("Encode", 2)
         service.engine.gate.set()
@@ -212,9 +208,7 @@ async def test_a_call_cancelled_in_the_queue_has_its_spans(
         serve(tracing=recorded.tracing, streams=1) as service,
         closed_window(service.target) as client,
     ):
-        service.engine.gate.clear()
-        running = asyncio.ensure_future(service.stub.Encode(request()))
-        await service.started()
+        running = await service.hold(service.stub.Encode(request()))
         if code == "deadline_exceeded":
             client.ask("Encode", request(text_of(3)).SerializeToString(), {"grpc-timeout": "2S"})
         else:

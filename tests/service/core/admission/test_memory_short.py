@@ -21,7 +21,7 @@ from headlight_service.frontends.contract import answer_forms
 from headlight_service.frontends.contract import answer_forms as framing
 from headlight_service.frontends.grpc import encode_stream
 from headlight_service.frontends.grpc.grpc_status import PUSHBACK
-from tests.service.batching import running
+from tests.service.batching import Setup, running
 from tests.service.calls import details_of, refused, request
 from tests.service.conftest import Serve
 from tests.service.fakes import FakeEngine, FakeRuntime, item, result
@@ -78,20 +78,17 @@ def test_few_batches_are_retried_without_any_memory() -> None:
     assert len(engine.batches) == 3
 
 
-async def test_short_memory_does_not_probe_or_fail_the_engine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with running() as setup:
-        setup.engine.probe_fails = True
-        for error in (HostFull(), MemoryError()):
-            setup.engine.broken = error
-            for _ in range(5):
-                with pytest.raises(type(error)):
-                    await setup.submit(item(3))
-        setup.engine.broken = None
-        assert len((await setup.submit(item(3))).results) == 1
-        assert setup.engine.probes == 0
-        assert setup.held == (0, 0)
+async def test_short_memory_does_not_probe_or_fail_the_engine(setup: Setup) -> None:
+    setup.engine.probe_fails = True
+    for error in (HostFull(), MemoryError()):
+        setup.engine.broken = error
+        for _ in range(5):
+            with pytest.raises(type(error)):
+                await setup.submit(item(3))
+    setup.engine.broken = None
+    assert len((await setup.submit(item(3))).results) == 1
+    assert setup.engine.probes == 0
+    assert setup.held == (0, 0)
 
 
 async def test_a_probe_without_memory_does_not_fail_the_engine(

@@ -36,9 +36,7 @@ async def test_interactive_is_served_before_waiting_bulk() -> None:
 
 async def beside_each_other(setup: Setup, items: list[EncodeItem]) -> None:
     """Compute a request in two concurrent batches."""
-    setup.engine.gate.clear()
-    request = asyncio.create_task(setup.submit(*items))
-    await setup.started()
+    request = await setup.hold(*items)
     await setup.started()
     setup.engine.gate.set()
     await request
@@ -47,9 +45,7 @@ async def beside_each_other(setup: Setup, items: list[EncodeItem]) -> None:
 async def test_a_busy_slot_is_not_idle_until_its_batch_ends() -> None:
     request = [item(LEAST_SPLIT_TOKENS // 8) for _ in range(32)]
     async with running(slots=2, tokens=10**6) as setup:
-        setup.engine.gate.clear()
-        first = asyncio.create_task(setup.submit(item(1)))
-        await setup.started()
+        first = await setup.hold(item(1))
         second = asyncio.create_task(setup.submit(*request))
         await setup.started()
         setup.engine.gate.set()
@@ -96,9 +92,7 @@ async def test_bulk_slowed_by_other_processes_is_not_split_into_single_texts() -
 
 async def test_concurrent_batches_share_the_measured_cpu_time() -> None:
     async with running(slots=2, tokens=10**6, bulk_seconds=1.0) as setup:
-        setup.engine.gate.clear()
-        tasks = [asyncio.create_task(setup.submit(*[item(4) for _ in range(40)], priority="bulk"))]
-        await setup.started()
+        tasks = [await setup.hold(*[item(4) for _ in range(40)], priority="bulk")]
         await setup.started()  # one item each, as nothing is known yet
         setup.worked.now += 0.19
         setup.clock.now += 10
@@ -116,9 +110,7 @@ async def test_a_single_interactive_batch_uses_all_threads() -> None:
     async with running(slots=2, **WIDE) as setup:
         await setup.submit(item(3))
         await setup.started()
-        setup.engine.gate.clear()
-        tasks = [asyncio.create_task(setup.submit(item(3)))]
-        await setup.started()
+        tasks = [await setup.hold(item(3))]
         tasks.append(asyncio.create_task(setup.submit(item(4))))  # beside the first
         await setup.started()
         setup.engine.gate.set()
@@ -132,9 +124,7 @@ async def test_a_single_interactive_batch_uses_all_threads() -> None:
 
 async def test_an_interactive_batch_does_not_wait_for_bulk() -> None:
     async with running(slots=2, **WIDE) as setup:
-        setup.engine.gate.clear()
-        tasks = [asyncio.create_task(setup.submit(*[item(4) for _ in range(4)], priority="bulk"))]
-        await setup.started()
+        tasks = [await setup.hold(*[item(4) for _ in range(4)], priority="bulk")]
         await setup.started()
         tasks.append(asyncio.create_task(setup.submit(item(3))))
         await setup.started()
@@ -149,9 +139,7 @@ async def test_an_interactive_batch_does_not_wait_for_bulk() -> None:
 async def test_no_bulk_starts_beside_an_exclusive_interactive_batch(held: bool) -> None:
     options = WIDE if held else {"tokens": 4}
     async with running(slots=2, **options) as setup:
-        setup.engine.gate.clear()
-        tasks = [asyncio.create_task(setup.submit(item(3)))]
-        await setup.started()
+        tasks = [await setup.hold(item(3))]
         tasks.append(asyncio.create_task(setup.submit(item(4), priority="bulk")))
         if held:
             await asyncio.sleep(0)  # it is submitted

@@ -25,9 +25,7 @@ async def test_a_failing_scheduler_ends_and_fails_all_waiting_requests(
     async with running() as setup:
         served = setup.scheduler._engines["m"]
         served.engine = served.engine._replace(observe=fail)
-        setup.engine.gate.clear()
-        first = asyncio.create_task(setup.submit(item(4)))
-        await setup.started()
+        first = await setup.hold(item(4))
         waiting = asyncio.create_task(setup.submit(item(5)))
         await asyncio.sleep(0)
         setup.engine.gate.set()

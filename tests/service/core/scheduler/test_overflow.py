@@ -13,7 +13,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.encode_items import ItemResult
 from headlight_service.core.scheduler.engine_health import FAILURES_BEFORE_PROBE
 from headlight_service.core.scheduler.running_batch import compute
-from tests.service.batching import lengths, running
+from tests.service.batching import Setup, lengths, running
 from tests.service.conftest import Serve
 from tests.service.fakes import NO_NUMBER, FakeEngine, FakeRuntime, item, result
 
@@ -23,9 +23,7 @@ BAD = 66
 async def test_an_overflowing_item_fails_alone_and_batch_mates_are_answered() -> None:
     async with running() as setup:
         setup.engine.overflows = BAD
-        setup.engine.gate.clear()
-        first = asyncio.create_task(setup.submit(item(4)))
-        await setup.started()
+        first = await setup.hold(item(4))
         bad = asyncio.create_task(setup.submit(item(4, first=BAD), item(4, first=5)))
         good = asyncio.create_task(setup.submit(item(4, first=2), item(4, first=3)))
         await asyncio.sleep(0)
@@ -44,15 +42,14 @@ async def test_an_overflowing_item_fails_alone_and_batch_mates_are_answered() ->
     assert len(setup.reports) == 1, "what ran for nothing says nothing of the rate"
 
 
-async def test_batches_of_only_overflowing_items_trigger_the_probe() -> None:
-    async with running() as setup:
-        setup.engine.overflows = BAD
-        for turn in range(FAILURES_BEFORE_PROBE):
-            assert setup.engine.probes == 0, turn
-            with pytest.raises(EngineError):
-                await setup.submit(item(1, first=BAD))
-        await setup.submit(item(1))
-        assert setup.engine.probes == 1
+async def test_batches_of_only_overflowing_items_trigger_the_probe(setup: Setup) -> None:
+    setup.engine.overflows = BAD
+    for turn in range(FAILURES_BEFORE_PROBE):
+        assert setup.engine.probes == 0, turn
+        with pytest.raises(EngineError):
+            await setup.submit(item(1, first=BAD))
+    await setup.submit(item(1))
+    assert setup.engine.probes == 1
 
 
 def test_overflow_is_assigned_to_items_within_half_batches() -> None:

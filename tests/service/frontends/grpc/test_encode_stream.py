@@ -41,23 +41,20 @@ def kinds(frames: list[pb.EncodeStreamResponse], request_id: str) -> list[str]:
     return [frame.WhichOneof("frame") or "" for frame in frames if frame.id == request_id]
 
 
-async def test_large_answers_are_chunked_and_do_not_block_small_ones(serve: Serve) -> None:
-    async with serve() as service:
-        call = service.stub.EncodeStream()
-        await call.write(ask("large", LARGE_TOKENS, LARGE))
-        first = await call.read()
-        assert (first.id, first.WhichOneof("frame")) == ("large", "header")
-        await service.started()  # the large one's batch
-        await call.write(ask("small"))  # while the large one is being sent
-        await call.done_writing()
-        # The small answer is sent next: while unread, most of the large one
-        # cannot have left the server.
-        await until(
-            lambda: (
-                service.sample("headlight_texts_total", model="fake", priority="interactive") == 2
-            )
-        )
-        frames = [first, *await frames_of(call)]
+async def test_large_answers_are_chunked_and_do_not_block_small_ones(service: Service) -> None:
+    call = service.stub.EncodeStream()
+    await call.write(ask("large", LARGE_TOKENS, LARGE))
+    first = await call.read()
+    assert (first.id, first.WhichOneof("frame")) == ("large", "header")
+    await service.started()  # the large one's batch
+    await call.write(ask("small"))  # while the large one is being sent
+    await call.done_writing()
+    # The small answer is sent next: while unread, most of the large one
+    # cannot have left the server.
+    await until(
+        lambda: service.sample("headlight_texts_total", model="fake", priority="interactive") == 2
+    )
+    frames = [first, *await frames_of(call)]
     chunks = [frame.chunk for frame in frames if frame.WhichOneof("frame") == "chunk"]
     assert kinds(frames, "small") == ["response"]
     assert frames[-1].id == "large", "the small one overtook"
@@ -65,45 +62,42 @@ async def test_large_answers_are_chunked_and_do_not_block_small_ones(serve: Serv
     assert sum(len(chunk.data) for chunk in chunks) == first.header.attention.offsets[-1] * 4
 
 
-async def test_an_id_can_be_used_again_once_answered(serve: Serve) -> None:
-    async with serve() as service:
-        call = service.stub.EncodeStream()
-        # The caller may be faster than the server's work after its last frame.
-        for _ in range(300):
-            await call.write(ask("same"))
-            assert (await call.read()).WhichOneof("frame") == "response"
-        await call.done_writing()
-        assert await call.read() == EOF
+async def test_an_id_can_be_used_again_once_answered(service: Service) -> None:
+    call = service.stub.EncodeStream()
+    # The caller may be faster than the server's work after its last frame.
+    for _ in range(300):
+        await call.write(ask("same"))
+        assert (await call.read()).WhichOneof("frame") == "response"
+    await call.done_writing()
+    assert await call.read() == EOF
 
 
 @pytest.mark.parametrize("bad_id", ["", "é" * 65])
 async def test_an_invalid_id_ends_the_stream_after_the_other_answers(
-    serve: Serve, bad_id: str
+    service: Service, bad_id: str
 ) -> None:
-    async with serve() as service:
-        service.engine.gate.clear()
-        call = service.stub.EncodeStream()
-        await call.write(ask("first"))
-        await service.started()
-        await call.write(ask(bad_id))
-        service.engine.gate.set()
-        assert (await call.read()).id == "first"
-        with pytest.raises(grpc.aio.AioRpcError, match="id: must have 1 to 128 bytes"):
-            await call.read()
+    service.engine.gate.clear()
+    call = service.stub.EncodeStream()
+    await call.write(ask("first"))
+    await service.started()
+    await call.write(ask(bad_id))
+    service.engine.gate.set()
+    assert (await call.read()).id == "first"
+    with pytest.raises(grpc.aio.AioRpcError, match="id: must have 1 to 128 bytes"):
+        await call.read()
 
 
-async def test_an_id_in_use_is_refused(serve: Serve) -> None:
-    async with serve() as service:
-        service.engine.gate.clear()
-        call = service.stub.EncodeStream(iter([ask("same"), ask("same")]))
-        await service.started()
-        # The second is read while the first is held; the stream then ends as soon as the first is
-        # answered.
-        reading = asyncio.ensure_future(frames_of(call))
-        await until_read(service)
-        service.engine.gate.set()
-        with pytest.raises(grpc.aio.AioRpcError, match="id: is that of a request still unanswered"):
-            await reading
+async def test_an_id_in_use_is_refused(service: Service) -> None:
+    service.engine.gate.clear()
+    call = service.stub.EncodeStream(iter([ask("same"), ask("same")]))
+    await service.started()
+    # The second is read while the first is held; the stream then ends as soon as the first is
+    # answered.
+    reading = asyncio.ensure_future(frames_of(call))
+    await until_read(service)
+    service.engine.gate.set()
+    with pytest.raises(grpc.aio.AioRpcError, match="id: is that of a request still unanswered"):
+        await reading
 
 
 async def until_read(service: Service) -> None:
@@ -149,63 +143,57 @@ async def test_an_answer_larger_than_the_window_is_refused_before_computation(
         assert service.engine.batches == []
 
 
-async def test_draining_answers_read_requests_and_ends_as_unavailable(
-    serve: Serve,
-) -> None:
-    async with serve() as service:
-        service.engine.gate.clear()
-        call = service.stub.EncodeStream()
-        await call.write(ask("1"))
-        await service.started()
-        service.servicer.drain()
-        service.engine.gate.set()
-        assert (await call.read()).WhichOneof("frame") == "response"
-        with pytest.raises(grpc.aio.AioRpcError, match="resend unanswered requests") as error:
-            await call.read()
-        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
-        with pytest.raises(grpc.aio.AioRpcError, match="resend unanswered requests"):
-            await service.stub.EncodeStream().read()
+async def test_draining_answers_read_requests_and_ends_as_unavailable(service: Service) -> None:
+    service.engine.gate.clear()
+    call = service.stub.EncodeStream()
+    await call.write(ask("1"))
+    await service.started()
+    service.servicer.drain()
+    service.engine.gate.set()
+    assert (await call.read()).WhichOneof("frame") == "response"
+    with pytest.raises(grpc.aio.AioRpcError, match="resend unanswered requests") as error:
+        await call.read()
+    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(grpc.aio.AioRpcError, match="resend unanswered requests"):
+        await service.stub.EncodeStream().read()
 
 
-async def test_draining_does_not_fail_a_half_closed_stream(serve: Serve) -> None:
-    async with serve() as service:
-        service.engine.gate.clear()
-        call = service.stub.EncodeStream(iter([ask("1")]))
-        await service.started()
-        await until_read(service)
-        service.servicer.drain()
-        service.engine.gate.set()
-        assert kinds(await frames_of(call), "1") == ["response"]
+async def test_draining_does_not_fail_a_half_closed_stream(service: Service) -> None:
+    service.engine.gate.clear()
+    call = service.stub.EncodeStream(iter([ask("1")]))
+    await service.started()
+    await until_read(service)
+    service.servicer.drain()
+    service.engine.gate.set()
+    assert kinds(await frames_of(call), "1") == ["response"]
 
 
-async def test_a_disconnecting_caller_frees_everything(serve: Serve) -> None:
-    async with serve(streams=1) as service:
-        service.engine.gate.clear()
-        call = service.stub.EncodeStream()
-        await call.write(ask("1"))
-        await service.started()
-        await call.write(ask("2"))
-        call.cancel()
-        await service.in_flight.idle()
-        assert service.sample("headlight_queue_tokens", model="fake") == 2, (
-            "what is being computed for nobody"
-        )
-        service.engine.gate.set()
-        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 0)
-        await service.stub.Encode(ask("3", 3).encode)
-        assert [len(batch[0].ids) for batch in service.engine.batches] == [2, 3]
+async def test_a_disconnecting_caller_frees_everything(single: Service) -> None:
+    single.engine.gate.clear()
+    call = single.stub.EncodeStream()
+    await call.write(ask("1"))
+    await single.started()
+    await call.write(ask("2"))
+    call.cancel()
+    await single.in_flight.idle()
+    assert single.sample("headlight_queue_tokens", model="fake") == 2, (
+        "what is being computed for nobody"
+    )
+    single.engine.gate.set()
+    await until(lambda: single.sample("headlight_queue_tokens", model="fake") == 0)
+    await single.stub.Encode(ask("3", 3).encode)
+    assert [len(batch[0].ids) for batch in single.engine.batches] == [2, 3]
 
 
-async def test_a_failed_request_does_not_affect_the_stream(serve: Serve) -> None:
-    async with serve(streams=1) as service:
-        service.engine.poison = 66
-        poison = pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=[66]))])
-        call = service.stub.EncodeStream()
-        await call.write(pb.EncodeStreamRequest(id="poison", encode=poison))
-        assert (await call.read()).error.code == grpc.StatusCode.INTERNAL.value[0]
-        await call.write(ask("good"))
-        assert (await call.read()).id == "good"
-        call.cancel()
+async def test_a_failed_request_does_not_affect_the_stream(single: Service) -> None:
+    single.engine.poison = 66
+    poison = pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=[66]))])
+    call = single.stub.EncodeStream()
+    await call.write(pb.EncodeStreamRequest(id="poison", encode=poison))
+    assert (await call.read()).error.code == grpc.StatusCode.INTERNAL.value[0]
+    await call.write(ask("good"))
+    assert (await call.read()).id == "good"
+    call.cancel()
 
 
 async def test_a_request_at_a_closed_window_has_no_error_of_its_own(

@@ -90,22 +90,19 @@ async def test_a_fully_answered_stream_ends_ok_while_draining(
         assert await call.code() is grpc.StatusCode.OK
 
 
-async def test_an_invalid_stream_end_is_reported_while_draining(
-    serve: Serve,
-) -> None:
-    async with serve() as service:
-        service.engine.gate.clear()
-        call = service.stub.EncodeStream()
-        await call.write(pb.EncodeStreamRequest(id="a", encode=request()))
-        await call.write(pb.EncodeStreamRequest(id="", encode=request()))
-        await service.started()
-        [stream] = service.servicer._streams
-        assert stream._reader is not None
-        await until(stream._reader.done)
-        service.servicer.drain()
-        service.engine.gate.set()
-        assert (await call.read()).id == "a"
-        assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
+async def test_an_invalid_stream_end_is_reported_while_draining(service: Service) -> None:
+    service.engine.gate.clear()
+    call = service.stub.EncodeStream()
+    await call.write(pb.EncodeStreamRequest(id="a", encode=request()))
+    await call.write(pb.EncodeStreamRequest(id="", encode=request()))
+    await service.started()
+    [stream] = service.servicer._streams
+    assert stream._reader is not None
+    await until(stream._reader.done)
+    service.servicer.drain()
+    service.engine.gate.set()
+    assert (await call.read()).id == "a"
+    assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def holds_nothing(service: Service) -> bool:

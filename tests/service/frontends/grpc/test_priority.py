@@ -28,49 +28,42 @@ def texts(service: Service, priority: str) -> float | None:
 
 
 async def test_unary_calls_streams_and_occlusion_are_counted_under_their_priority(
-    serve: Serve,
+    service: Service,
 ) -> None:
-    async with serve() as service:
-        await service.stub.Encode(request(text_of(3), text_of(4), priority=BULK))
-        assert (texts(service, "bulk"), texts(service, "interactive")) == (2, 0)
-        streamed = pb.EncodeStreamRequest(id="a", encode=request(text_of(3), priority=BULK))
-        assert len(await frames_of(service.stub.EncodeStream(iter([streamed])))) == 1
-        assert (texts(service, "bulk"), texts(service, "interactive")) == (3, 0)
-        await service.stub.Occlude(pb.OccludeRequest(input=text_of(3), priority=BULK))
-        assert (texts(service, "bulk"), texts(service, "interactive")) == (7, 0)
-        for told in (pb.PRIORITY_UNSPECIFIED, pb.PRIORITY_INTERACTIVE):
-            await service.stub.Encode(request(text_of(3), priority=told))
-        assert (texts(service, "bulk"), texts(service, "interactive")) == (7, 2)
-        stages = {
-            priority: service.sample(
-                "headlight_stage_seconds_count", model="fake", priority=priority, stage="queue"
-            )
-            for priority in ("bulk", "interactive")
-        }
-        assert stages == {"bulk": 3, "interactive": 2}
-        batches = service.sample("headlight_batch_seconds_count", model="fake", priority="bulk")
-        assert batches == len(service.engine.batches) - 2
+    await service.stub.Encode(request(text_of(3), text_of(4), priority=BULK))
+    assert (texts(service, "bulk"), texts(service, "interactive")) == (2, 0)
+    streamed = pb.EncodeStreamRequest(id="a", encode=request(text_of(3), priority=BULK))
+    assert len(await frames_of(service.stub.EncodeStream(iter([streamed])))) == 1
+    assert (texts(service, "bulk"), texts(service, "interactive")) == (3, 0)
+    await service.stub.Occlude(pb.OccludeRequest(input=text_of(3), priority=BULK))
+    assert (texts(service, "bulk"), texts(service, "interactive")) == (7, 0)
+    for told in (pb.PRIORITY_UNSPECIFIED, pb.PRIORITY_INTERACTIVE):
+        await service.stub.Encode(request(text_of(3), priority=told))
+    assert (texts(service, "bulk"), texts(service, "interactive")) == (7, 2)
+    stages = {
+        priority: service.sample(
+            "headlight_stage_seconds_count", model="fake", priority=priority, stage="queue"
+        )
+        for priority in ("bulk", "interactive")
+    }
+    assert stages == {"bulk": 3, "interactive": 2}
+    batches = service.sample("headlight_batch_seconds_count", model="fake", priority="bulk")
+    assert batches == len(service.engine.batches) - 2
 
 
-async def test_an_interactive_call_behind_a_queue_of_bulk_is_served_next(serve: Serve) -> None:
-    async with serve(streams=1) as service:
-        service.engine.gate.clear()
-        bulk = [
-            asyncio.create_task(_answer(service, request(text_of(9), priority=BULK)))
-            for _ in range(20)
-        ]
-        await service.started()
-        await until(
-            lambda: (service.sample("headlight_queue_bulk_tokens", model="fake") or 0) == 20 * 9
-        )
-        single = asyncio.create_task(_answer(service, request(text_of(5))))
-        await until(
-            lambda: (service.sample("headlight_queue_tokens", model="fake") or 0) == 20 * 9 + 5
-        )
-        service.engine.gate.set()
-        await asyncio.gather(single, *bulk)
-        assert [len(item.ids) for item in service.engine.batches[1]] == [5]
-        assert service.sample("headlight_queue_bulk_tokens", model="fake") == 0
+async def test_an_interactive_call_behind_a_queue_of_bulk_is_served_next(single: Service) -> None:
+    single.engine.gate.clear()
+    bulk = [
+        asyncio.create_task(_answer(single, request(text_of(9), priority=BULK))) for _ in range(20)
+    ]
+    await single.started()
+    await until(lambda: (single.sample("headlight_queue_bulk_tokens", model="fake") or 0) == 20 * 9)
+    urgent = asyncio.create_task(_answer(single, request(text_of(5))))
+    await until(lambda: (single.sample("headlight_queue_tokens", model="fake") or 0) == 20 * 9 + 5)
+    single.engine.gate.set()
+    await asyncio.gather(urgent, *bulk)
+    assert [len(item.ids) for item in single.engine.batches[1]] == [5]
+    assert single.sample("headlight_queue_bulk_tokens", model="fake") == 0
 
 
 async def test_an_interactive_text_does_not_wait_for_bulk_to_be_tokenised(serve: Serve) -> None:

@@ -24,7 +24,7 @@ from headlight_service.core.requests.request import Request
 from headlight_service.core.scheduler.pending_requests import PendingRequest
 from headlight_service.frontends.grpc import peer_timeouts
 from tests.service.calls import request, text_of, until
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, Service
 from tests.service.tracing import RecordedSpans
 
 HELD = (Request, Prepared, Answer, PendingRequest, Handle)
@@ -94,15 +94,14 @@ async def ended(call: Any) -> None:
 @pytest.mark.parametrize(
     "bad", [b"\xff\xff\xff", b"\x12\x02\x0a\x00" * 1000], ids=["undecodable", "refused"]
 )
-async def test_a_refused_request_leaves_no_reference_cycle(serve: Serve, bad: bytes) -> None:
-    async with serve() as service:
-        channel: Any = service.channel  # whose stubs want serializers, which bytes need not
-        async with uncollected() as found:
-            for _ in range(CALLS):
-                with contextlib.suppress(grpc.aio.AioRpcError):
-                    await channel.unary_unary("/headlight.v1.HeadlightService/Encode")(bad)
-        assert heavy(found) == []
-        assert own_frames(found) == []
+async def test_a_refused_request_leaves_no_reference_cycle(service: Service, bad: bytes) -> None:
+    channel: Any = service.channel  # whose stubs want serializers, which bytes need not
+    async with uncollected() as found:
+        for _ in range(CALLS):
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                await channel.unary_unary("/headlight.v1.HeadlightService/Encode")(bad)
+    assert heavy(found) == []
+    assert own_frames(found) == []
 
 
 @pytest.mark.parametrize("traced", [False, True])
@@ -126,9 +125,7 @@ async def test_an_expired_stream_request_leaves_no_reference_cycle(
     serve: Serve, recorded: RecordedSpans, traced: bool
 ) -> None:
     async with serve(tracing=recorded.tracing if traced else None, streams=1) as service:
-        service.engine.gate.clear()
-        running = service.stub.Encode(request())
-        await service.started()
+        running = await service.hold(service.stub.Encode(request()))
         async with uncollected() as found:
             await ended(service.stub.EncodeStream(iter([streamed()]), timeout=0.1))
             service.engine.gate.set()
@@ -137,19 +134,16 @@ async def test_an_expired_stream_request_leaves_no_reference_cycle(
         assert own_frames(found) == []
 
 
-async def test_an_expired_unary_request_leaves_no_reference_cycle(serve: Serve) -> None:
-    async with serve(streams=1) as service:
-        service.engine.gate.clear()
-        running = service.stub.Encode(request())
-        await service.started()
-        async with uncollected() as found:
-            for _ in range(CALLS):
-                await expired(service.stub.Encode(request(), timeout=0.05))
-            await until(lambda: service.in_flight.count == 1)
-            service.engine.gate.set()
-            await running
-        assert heavy(found) == []
-        assert own_frames(found) == []
+async def test_an_expired_unary_request_leaves_no_reference_cycle(single: Service) -> None:
+    running = await single.hold(single.stub.Encode(request()))
+    async with uncollected() as found:
+        for _ in range(CALLS):
+            await expired(single.stub.Encode(request(), timeout=0.05))
+        await until(lambda: single.in_flight.count == 1)
+        single.engine.gate.set()
+        await running
+    assert heavy(found) == []
+    assert own_frames(found) == []
 
 
 async def expired(call: Any) -> None:
@@ -161,14 +155,13 @@ async def expired(call: Any) -> None:
 @pytest.mark.parametrize(
     "error", [EngineError("the model failed"), RuntimeError("a bug")], ids=["known", "unexpected"]
 )
-async def test_failed_requests_leave_no_reference_cycle(serve: Serve, error: Exception) -> None:
-    async with serve(streams=1) as service:
-        service.engine.broken = error
-        async with uncollected() as found:
-            for _ in range(CALLS):
-                await expired(service.stub.Encode(request()))
-                await ended(service.stub.EncodeStream(iter([streamed()])))
-        assert heavy(found) == []
+async def test_failed_requests_leave_no_reference_cycle(single: Service, error: Exception) -> None:
+    single.engine.broken = error
+    async with uncollected() as found:
+        for _ in range(CALLS):
+            await expired(single.stub.Encode(request()))
+            await ended(single.stub.EncodeStream(iter([streamed()])))
+    assert heavy(found) == []
 
 
 @pytest.mark.usefixtures("steady")

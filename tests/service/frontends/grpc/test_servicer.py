@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import grpc
@@ -16,7 +15,7 @@ from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight_service.app.health import SERVICE
 from headlight_service.frontends.contract.answer_encoding import FRAMING_BYTES
 from tests.service.calls import refused, request, text_of, until
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, Service
 from tests.service.fakes import HEADS, LAYERS, FakeRuntime, result
 
 EVERYTHING = pb.Outputs(
@@ -130,9 +129,7 @@ async def test_a_request_that_the_queue_makes_late_is_refused_untokenised(
 ) -> None:
     runtime = FakeRuntime()
     async with serve(runtime, streams=1) as service:
-        service.engine.gate.clear()
-        first = asyncio.ensure_future(service.stub.Encode(request(pb.Input(text="one"))))
-        await service.started()
+        first = await service.hold(service.stub.Encode(request(pb.Input(text="one"))))
         service.model.estimate.worked_off(tokens=1, seconds=1e3)
         late = request(pb.Input(text="late"))
         await refused(service.stub.Encode(late, timeout=60), grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -154,44 +151,37 @@ MALFORMED = [b"\xff\xff\xff", b"\x0a\x02\xff\xfe", b"\x0b" * 20_000, b"\x12\x04\
 
 
 @pytest.mark.parametrize("raw", MALFORMED)
-async def test_undecodable_messages_are_invalid_argument(serve: Serve, raw: bytes) -> None:
-    async with serve() as service:
-        channel: Any = service.channel
-        await refused(
-            channel.unary_unary(f"/{SERVICE}/Encode")(raw), grpc.StatusCode.INVALID_ARGUMENT
-        )
-        await refused(
-            channel.unary_unary(f"/{SERVICE}/Tokenize")(raw), grpc.StatusCode.INVALID_ARGUMENT
-        )
-        stream = channel.stream_stream(f"/{SERVICE}/EncodeStream")(iter([raw]))
-        error = await refused(stream.read(), grpc.StatusCode.INVALID_ARGUMENT)
-        assert "decode" in (error.details() or "") or "id" in (error.details() or "")
+async def test_undecodable_messages_are_invalid_argument(service: Service, raw: bytes) -> None:
+    channel: Any = service.channel
+    await refused(channel.unary_unary(f"/{SERVICE}/Encode")(raw), grpc.StatusCode.INVALID_ARGUMENT)
+    await refused(
+        channel.unary_unary(f"/{SERVICE}/Tokenize")(raw), grpc.StatusCode.INVALID_ARGUMENT
+    )
+    stream = channel.stream_stream(f"/{SERVICE}/EncodeStream")(iter([raw]))
+    error = await refused(stream.read(), grpc.StatusCode.INVALID_ARGUMENT)
+    assert "decode" in (error.details() or "") or "id" in (error.details() or "")
 
 
-async def test_unknown_methods_are_counted_as_other(serve: Serve) -> None:
-    async with serve() as service:
-        channel: Any = service.channel
-        for name in ("Nope", "Invented", "x" * 100):
-            await refused(
-                channel.unary_unary(f"/{SERVICE}/{name}")(b""), grpc.StatusCode.UNIMPLEMENTED
-            )
-        labels = {"grpc_type": "unary", "grpc_service": "other", "grpc_method": "other"}
-        assert service.sample("grpc_server_handled_total", **labels, grpc_code="UNIMPLEMENTED") == 3
+async def test_unknown_methods_are_counted_as_other(service: Service) -> None:
+    channel: Any = service.channel
+    for name in ("Nope", "Invented", "x" * 100):
+        await refused(channel.unary_unary(f"/{SERVICE}/{name}")(b""), grpc.StatusCode.UNIMPLEMENTED)
+    labels = {"grpc_type": "unary", "grpc_service": "other", "grpc_method": "other"}
+    assert service.sample("grpc_server_handled_total", **labels, grpc_code="UNIMPLEMENTED") == 3
 
 
-async def test_calls_of_our_service_count_as_requests_and_probes_do_not(serve: Serve) -> None:
-    async with serve() as service:
-        await service.stub.Encode(request())
-        await refused(service.stub.Encode(request(model="no")), grpc.StatusCode.NOT_FOUND)
-        check = service.channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)
-        await check(b"")
+async def test_calls_of_our_service_count_as_requests_and_probes_do_not(service: Service) -> None:
+    await service.stub.Encode(request())
+    await refused(service.stub.Encode(request(model="no")), grpc.StatusCode.NOT_FOUND)
+    check = service.channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)
+    await check(b"")
 
-        def counted(code: str) -> float | None:
-            labels = {"protocol": "grpc", "method": "Encode", "code": code}
-            return service.sample("headlight_requests_total", **labels)
+    def counted(code: str) -> float | None:
+        labels = {"protocol": "grpc", "method": "Encode", "code": code}
+        return service.sample("headlight_requests_total", **labels)
 
-        await until(lambda: (counted("OK"), counted("NOT_FOUND")) == (1, 1))
-        [family] = [
-            each for each in service.metrics.registry.collect() if each.name == "headlight_requests"
-        ]
-        assert {sample.labels["method"] for sample in family.samples} == {"Encode"}
+    await until(lambda: (counted("OK"), counted("NOT_FOUND")) == (1, 1))
+    [family] = [
+        each for each in service.metrics.registry.collect() if each.name == "headlight_requests"
+    ]
+    assert {sample.labels["method"] for sample in family.samples} == {"Encode"}

@@ -13,15 +13,13 @@ from headlight_service.frontends.grpc.grpc_status import PUSHBACK
 from headlight_service.frontends.grpc.transport import call_threads
 from headlight_service.telemetry.metrics import CANCEL_STAGES
 from tests.service.calls import details_of, refused, request, text_of, until
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, Service
 from tests.service.fakes import HEADS
 
 
 async def test_a_full_queue_refuses_with_a_retry_delay(serve: Serve) -> None:
     async with serve(max_queue_tokens=2000, max_request_tokens=2000) as service:
-        service.engine.gate.clear()
-        first = asyncio.ensure_future(service.stub.Encode(request(text_of(2000))))
-        await service.started()
+        first = await service.hold(service.stub.Encode(request(text_of(2000))))
         error = await refused(service.stub.Encode(request()), grpc.StatusCode.RESOURCE_EXHAUSTED)
         metadata: Any = error.trailing_metadata()
         assert (PUSHBACK, "1000") in list(metadata)
@@ -49,9 +47,7 @@ async def test_calls_and_streams_beyond_their_limit_are_refused_with_a_retry_del
 
 async def test_bytes_of_requests_are_bounded_before_anything_is_tokenised(serve: Serve) -> None:
     async with serve(max_queue_bytes=8000, max_request_bytes=8000) as service:
-        service.engine.gate.clear()
-        first = asyncio.ensure_future(service.stub.Encode(request(text_of(1500))))
-        await service.started()
+        first = await service.hold(service.stub.Encode(request(text_of(1500))))
         held = service.sample("headlight_held_request_bytes", model="fake")
         assert held == request(text_of(1500)).ByteSize()
         call = service.stub.Tokenize(pb.TokenizeRequest(inputs=[text_of(200)]))
@@ -65,36 +61,33 @@ async def test_bytes_of_requests_are_bounded_before_anything_is_tokenised(serve:
         assert service.sample("headlight_held_request_bytes", model="fake") == 0
 
 
-async def test_a_wait_beyond_the_deadline_is_refused_at_once_and_never_queued(serve: Serve) -> None:
-    async with serve(streams=1) as service:
-        service.engine.gate.clear()
-        slow = asyncio.ensure_future(service.stub.Encode(request()))
-        await service.started()
-        pause = asyncio.Event()
-        asyncio.get_running_loop().call_later(0.2, pause.set)
-        await pause.wait()
-        service.engine.gate.set()
-        await slow  # 2 tokens in 0.2 s
-        service.engine.gate.clear()
-        first = asyncio.ensure_future(service.stub.Encode(request(text_of(300))))  # so 30 s
-        await service.started()
-        error = await refused(
-            service.stub.Encode(request(), timeout=10), grpc.StatusCode.RESOURCE_EXHAUSTED
-        )
-        assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
-        assert (service.sample("headlight_backlog_seconds", model="fake") or 0) > 10
-        service.engine.gate.set()
-        await first
-        assert len(service.engine.batches) == 2
+async def test_a_wait_beyond_the_deadline_is_refused_at_once_and_never_queued(
+    single: Service,
+) -> None:
+    slow = await single.hold(single.stub.Encode(request()))
+    pause = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.2, pause.set)
+    await pause.wait()
+    single.engine.gate.set()
+    await slow  # 2 tokens in 0.2 s
+    single.engine.gate.clear()
+    first = asyncio.ensure_future(single.stub.Encode(request(text_of(300))))  # so 30 s
+    await single.started()
+    error = await refused(
+        single.stub.Encode(request(), timeout=10), grpc.StatusCode.RESOURCE_EXHAUSTED
+    )
+    assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
+    assert (single.sample("headlight_backlog_seconds", model="fake") or 0) > 10
+    single.engine.gate.set()
+    await first
+    assert len(single.engine.batches) == 2
 
 
 async def test_a_request_that_would_start_at_once_is_not_refused_by_its_estimate(
     serve: Serve,
 ) -> None:
     async with serve(streams=2) as service:
-        service.engine.gate.clear()
-        first = asyncio.ensure_future(service.stub.Encode(request(text_of(300))))
-        await service.started()
+        first = await service.hold(service.stub.Encode(request(text_of(300))))
         # Measured under a load that is gone.
         service.model.estimate.worked_off(tokens=1, seconds=1e3)
         second = asyncio.ensure_future(service.stub.Encode(request(), timeout=60))
@@ -122,9 +115,7 @@ async def test_total_result_bytes_are_bounded_and_the_size_that_fits_is_reported
         "max_unary_response_bytes": 4 * one_layer,
     }
     async with serve(**options) as service:
-        service.engine.gate.clear()
-        first = asyncio.ensure_future(service.stub.Encode(request(text_of(200), outputs=ATTENTION)))
-        await service.started()
+        first = await service.hold(service.stub.Encode(request(text_of(200), outputs=ATTENTION)))
         held = service.sample("headlight_held_output_bytes", model="fake") or 0
         assert 3 * one_layer < held <= 3 * one_layer + around
         call = service.stub.Encode(request(text_of(200), outputs=ATTENTION))
@@ -176,28 +167,25 @@ async def test_an_answer_too_large_is_refused_with_a_size_that_fits(
         assert service.engine.batches == []
 
 
-async def test_disconnected_callers_are_counted_by_stage(serve: Serve) -> None:
-    async with serve(streams=1) as service:
+async def test_disconnected_callers_are_counted_by_stage(single: Service) -> None:
 
-        def cancelled(stage: str) -> float | None:
-            return service.sample("headlight_cancelled_total", model="fake", stage=stage)
+    def cancelled(stage: str) -> float | None:
+        return single.sample("headlight_cancelled_total", model="fake", stage=stage)
 
-        service.engine.gate.clear()
-        running = service.stub.Encode(request())
-        await service.started()
-        waiting = service.stub.Encode(request())
-        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 4)
-        waiting.cancel()
-        running.cancel()
-        for stage in ("queue", "infer"):
-            # Mypy infers none of its parameter.
-            await until(lambda stage=stage: cancelled(stage) == 1)  # type: ignore[misc]
-        # The requests that are being computed.
-        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 2)
-        await until(lambda: service.sample("headlight_held_request_bytes", model="fake") == 0)
-        assert service.in_flight.count == 1, "whose thread computes them"
-        service.engine.gate.set()
-        await service.in_flight.idle()
-        assert service.sample("headlight_queue_tokens", model="fake") == 0
-        assert [cancelled(stage) for stage in CANCEL_STAGES] == [0, 1, 1, 0]
-        assert len(service.engine.batches) == 1
+    running = await single.hold(single.stub.Encode(request()))
+    waiting = single.stub.Encode(request())
+    await until(lambda: single.sample("headlight_queue_tokens", model="fake") == 4)
+    waiting.cancel()
+    running.cancel()
+    for stage in ("queue", "infer"):
+        # Mypy infers none of its parameter.
+        await until(lambda stage=stage: cancelled(stage) == 1)  # type: ignore[misc]
+    # The requests that are being computed.
+    await until(lambda: single.sample("headlight_queue_tokens", model="fake") == 2)
+    await until(lambda: single.sample("headlight_held_request_bytes", model="fake") == 0)
+    assert single.in_flight.count == 1, "whose thread computes them"
+    single.engine.gate.set()
+    await single.in_flight.idle()
+    assert single.sample("headlight_queue_tokens", model="fake") == 0
+    assert [cancelled(stage) for stage in CANCEL_STAGES] == [0, 1, 1, 0]
+    assert len(single.engine.batches) == 1

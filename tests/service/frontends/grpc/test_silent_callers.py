@@ -14,38 +14,34 @@ from headlight_service.frontends import stall_timeout
 from headlight_service.frontends.grpc import interceptor, peer_timeouts
 from headlight_service.frontends.grpc.transport import call_threads
 from tests.service.calls import refused, request
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, Service
 from tests.service.raw import closed_window
 
 pytestmark = pytest.mark.usefixtures("steady")
 ENCODE = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Encode"}
 
 
-async def test_a_call_without_a_message_is_answered_and_counted(serve: Serve) -> None:
-    async with serve() as service:
-        channel: Any = service.channel
-        for method in ("Encode", "Tokenize", "GetModel"):
-            call = channel.stream_unary(f"/{SERVICE}/{method}")(iter([]), timeout=30)
-            error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
-            assert error.details() == "the call ended without a message; send one"
-        call = channel.stream_stream("/grpc.health.v1.Health/Watch")(iter([]), timeout=30)
-        await refused(call.read(), grpc.StatusCode.INVALID_ARGUMENT)
-        assert service.sample("grpc_server_started_total", **ENCODE) == 1
-        assert (
-            service.sample("grpc_server_handled_total", **ENCODE, grpc_code="INVALID_ARGUMENT") == 1
-        )
+async def test_a_call_without_a_message_is_answered_and_counted(service: Service) -> None:
+    channel: Any = service.channel
+    for method in ("Encode", "Tokenize", "GetModel"):
+        call = channel.stream_unary(f"/{SERVICE}/{method}")(iter([]), timeout=30)
+        error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
+        assert error.details() == "the call ended without a message; send one"
+    call = channel.stream_stream("/grpc.health.v1.Health/Watch")(iter([]), timeout=30)
+    await refused(call.read(), grpc.StatusCode.INVALID_ARGUMENT)
+    assert service.sample("grpc_server_started_total", **ENCODE) == 1
+    assert service.sample("grpc_server_handled_total", **ENCODE, grpc_code="INVALID_ARGUMENT") == 1
 
 
-async def test_shutdown_does_not_wait_for_a_call_without_a_message(serve: Serve) -> None:
-    async with serve() as service:
-        channel: Any = service.channel
-        silent = channel.stream_unary(f"/{SERVICE}/Encode")()
-        while service.sample("grpc_server_started_total", **ENCODE) != 1:
-            await asyncio.sleep(0)
-        assert service.in_flight.count == 0
-        silent.cancel()
-        while service.sample("grpc_server_handling_seconds_count", **ENCODE) != 1:
-            await asyncio.sleep(0)
+async def test_shutdown_does_not_wait_for_a_call_without_a_message(service: Service) -> None:
+    channel: Any = service.channel
+    silent = channel.stream_unary(f"/{SERVICE}/Encode")()
+    while service.sample("grpc_server_started_total", **ENCODE) != 1:
+        await asyncio.sleep(0)
+    assert service.in_flight.count == 0
+    silent.cancel()
+    while service.sample("grpc_server_handling_seconds_count", **ENCODE) != 1:
+        await asyncio.sleep(0)
 
 
 async def test_one_probe_too_many_ends_the_oldest(

@@ -210,31 +210,29 @@ async def test_unread_answers_are_bounded_and_small_ones_are_served(
     assert held(service) == 0
 
 
-async def test_a_reader_that_disconnects_during_sending_holds_nothing(serve: Serve) -> None:
-    async with serve() as service:
-        async with closed_window(service.target) as client:
-            client.ask("Encode", STUCK["Encode"].SerializeToString())
-            await until(lambda: bool(service.servicer._replies._waiting))
-        await service.in_flight.idle()
-        assert held(service) == 0
-        assert not service.servicer._replies._waiting
-        assert rejected(service, "stalled_reader") == 0
+async def test_a_reader_that_disconnects_during_sending_holds_nothing(service: Service) -> None:
+    async with closed_window(service.target) as client:
+        client.ask("Encode", STUCK["Encode"].SerializeToString())
+        await until(lambda: bool(service.servicer._replies._waiting))
+    await service.in_flight.idle()
+    assert held(service) == 0
+    assert not service.servicer._replies._waiting
+    assert rejected(service, "stalled_reader") == 0
 
 
 @pytest.mark.parametrize("frames", [1, 3])
 async def test_a_reader_that_disconnects_during_sending_is_counted(
-    serve: Serve, frames: int
+    service: Service, frames: int
 ) -> None:
-    async with serve() as service:
-        call = service.stub.EncodeStream(iter([ask("1", LARGE_TOKENS, LARGE)]))
-        for _ in range(frames):
-            await call.read()
-        call.cancel()
-        await service.in_flight.idle()
-        assert held(service) == 0
-        assert service.sample("headlight_cancelled_total", model="fake", stage="send") == 1
-        assert rejected(service, "internal") == 0
-        assert handled(service, "EncodeStream", "CANCELLED", "bidi_stream") == 1
+    call = service.stub.EncodeStream(iter([ask("1", LARGE_TOKENS, LARGE)]))
+    for _ in range(frames):
+        await call.read()
+    call.cancel()
+    await service.in_flight.idle()
+    assert held(service) == 0
+    assert service.sample("headlight_cancelled_total", model="fake", stage="send") == 1
+    assert rejected(service, "internal") == 0
+    assert handled(service, "EncodeStream", "CANCELLED", "bidi_stream") == 1
 
 
 async def test_a_disconnect_while_waiting_for_the_stream_window_is_counted(
@@ -264,23 +262,20 @@ async def test_a_disconnect_while_waiting_for_the_stream_window_is_counted(
 
 
 async def test_a_client_disconnect_is_never_an_internal_error(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It appears as a cancelled task or a failed write, in random order."""
-    async with serve() as service:
-        for count, kind in enumerate((asyncio.CancelledError, CallerGone), 1):
+    for count, kind in enumerate((asyncio.CancelledError, CallerGone), 1):
 
-            async def write(call: Call, response: Any, kind: type[BaseException] = kind) -> None:
-                raise kind
+        async def write(call: Call, response: Any, kind: type[BaseException] = kind) -> None:
+            raise kind
 
-            with monkeypatch.context() as patch:
-                patch.setattr(Call, "write", write)
-                stream = service.stub.EncodeStream(iter([ask("1")]))
-                await stream.code()
-            assert service.sample("headlight_cancelled_total", model="fake", stage="send") == count
-            await service.in_flight.idle()
-            assert (
-                held(service) == service.sample("headlight_held_request_bytes", model="fake") == 0
-            )
-        assert service.sample("headlight_cancelled_total", model="fake", stage="send") == 2
-        assert rejected(service, "internal") == 0
+        with monkeypatch.context() as patch:
+            patch.setattr(Call, "write", write)
+            stream = service.stub.EncodeStream(iter([ask("1")]))
+            await stream.code()
+        assert service.sample("headlight_cancelled_total", model="fake", stage="send") == count
+        await service.in_flight.idle()
+        assert held(service) == service.sample("headlight_held_request_bytes", model="fake") == 0
+    assert service.sample("headlight_cancelled_total", model="fake", stage="send") == 2
+    assert rejected(service, "internal") == 0

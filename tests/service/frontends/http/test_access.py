@@ -34,6 +34,7 @@ from tests.certificates import Authority
 from tests.ports import free_port
 from tests.service.batching import Clock
 from tests.service.frontends.http.http_service import (
+    HttpService,
     Reply,
     http_service,
     open_connections,
@@ -133,10 +134,9 @@ def test_pages_of_allowed_origins_may_call(authenticator: Authenticator) -> None
         assert call(other, "OPTIONS", **asks).status == 403
 
 
-def test_without_tokens_any_key_is_accepted() -> None:
+def test_without_tokens_any_key_is_accepted(service: HttpService) -> None:
     """OpenAI's clients refuse to start without one."""
-    with http_service() as service:
-        assert service.ask("/v1/models", headers=bearer("sk-any")).status == 200
+    assert service.ask("/v1/models", headers=bearer("sk-any")).status == 200
 
 
 def test_the_quota_is_that_of_the_token(authenticator: Authenticator) -> None:
@@ -158,75 +158,69 @@ def test_metrics_are_elsewhere() -> None:
         assert "--metrics" in reply.json["message"]
 
 
-def test_a_wrong_method_names_the_right_ones() -> None:
-    with http_service() as service:
-        for method, path, allowed in (
-            ("GET", PATH, "POST"),
-            ("DELETE", PATH, "POST"),
-            ("OPTIONS", PATH, "POST"),
-            ("POST", "/v1/models", "GET, HEAD"),
-            ("PUT", "/v1/models/fake", "GET, HEAD"),
-        ):
-            reply = service.ask(path, method=method)
-            assert (reply.status, reply.headers["allow"]) == (405, allowed)
-            assert not any(name.startswith("access-control") for name in reply.headers)
+def test_a_wrong_method_names_the_right_ones(service: HttpService) -> None:
+    for method, path, allowed in (
+        ("GET", PATH, "POST"),
+        ("DELETE", PATH, "POST"),
+        ("OPTIONS", PATH, "POST"),
+        ("POST", "/v1/models", "GET, HEAD"),
+        ("PUT", "/v1/models/fake", "GET, HEAD"),
+    ):
+        reply = service.ask(path, method=method)
+        assert (reply.status, reply.headers["allow"]) == (405, allowed)
+        assert not any(name.startswith("access-control") for name in reply.headers)
 
 
-def test_head_is_answered_without_a_body() -> None:
-    with http_service() as service:
-        reply = service.ask("/v1/models", method="HEAD")
-        assert (reply.status, reply.body) == (200, b"")
-        assert int(reply.headers["content-length"]) > 0
+def test_head_is_answered_without_a_body(service: HttpService) -> None:
+    reply = service.ask("/v1/models", method="HEAD")
+    assert (reply.status, reply.body) == (200, b"")
+    assert int(reply.headers["content-length"]) > 0
 
 
-def test_slashes_are_collapsed_without_a_redirect() -> None:
-    with http_service() as service:
-        for path in ("//v1/embeddings", "/v1//embeddings/", "/v1/embeddings//"):
-            assert service.ask(path, {"input": "a"}).status == 200
+def test_slashes_are_collapsed_without_a_redirect(service: HttpService) -> None:
+    for path in ("//v1/embeddings", "/v1//embeddings/", "/v1/embeddings//"):
+        assert service.ask(path, {"input": "a"}).status == 200
 
 
-def test_health_follows_the_service() -> None:
-    with http_service() as service:
-        assert service.ask("/health").status == 200
-        assert service.ask("/.well-known/ready").status == 204
-        service.serving[0] = False
-        for path in ("/", "/health", "/ping", "/.well-known/ready"):
-            assert service.ask(path).status == 503
-        assert service.ask("/.well-known/live").status == 204
+def test_health_follows_the_service(service: HttpService) -> None:
+    assert service.ask("/health").status == 200
+    assert service.ask("/.well-known/ready").status == 204
+    service.serving[0] = False
+    for path in ("/", "/health", "/ping", "/.well-known/ready"):
+        assert service.ask(path).status == 503
+    assert service.ask("/.well-known/live").status == 204
 
 
-def test_request_ids_are_echoed_or_made() -> None:
-    with http_service() as service:
-        given = service.ask("/none", headers={"x-request-id": "abc-1"})
-        assert given.headers["x-request-id"] == "abc-1"
-        ids = {
-            service.ask("/none", headers=headers).headers["x-request-id"]
-            for headers in ({}, {"x-request-id": 'a"b'}, {"x-request-id": "a" * 500})
-        }
-        assert all(len(each) == 32 for each in ids)
-        assert len(ids) == 3
+def test_request_ids_are_echoed_or_made(service: HttpService) -> None:
+    given = service.ask("/none", headers={"x-request-id": "abc-1"})
+    assert given.headers["x-request-id"] == "abc-1"
+    ids = {
+        service.ask("/none", headers=headers).headers["x-request-id"]
+        for headers in ({}, {"x-request-id": 'a"b'}, {"x-request-id": "a" * 500})
+    }
+    assert all(len(each) == 32 for each in ids)
+    assert len(ids) == 3
 
 
-def test_requests_are_counted_by_door_method_and_status() -> None:
-    with http_service() as service:
-        service.ask(PATH, {"input": "a"})
-        service.ask(PATH, {"input": 1})
-        service.ask("/invented/path/1")
-        service.ask("/v1/models/a")
-        service.ask("/v1/models/b")
-        until(lambda: not service.server.door.in_flight, "a request is in flight")
-        counted = {
-            tuple(sample.labels.values()): sample.value
-            for family in service.metrics.registry.collect()
-            for sample in family.samples
-            if sample.name == COUNT
-        }
-        assert counted == {
-            ("openai", PATH, "200"): 1,
-            ("openai", PATH, "400"): 1,
-            ("http", "other", "404"): 1,
-            ("openai", "/v1/models/*", "404"): 2,
-        }
+def test_requests_are_counted_by_door_method_and_status(service: HttpService) -> None:
+    service.ask(PATH, {"input": "a"})
+    service.ask(PATH, {"input": 1})
+    service.ask("/invented/path/1")
+    service.ask("/v1/models/a")
+    service.ask("/v1/models/b")
+    until(lambda: not service.server.door.in_flight, "a request is in flight")
+    counted = {
+        tuple(sample.labels.values()): sample.value
+        for family in service.metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == COUNT
+    }
+    assert counted == {
+        ("openai", PATH, "200"): 1,
+        ("openai", PATH, "400"): 1,
+        ("http", "other", "404"): 1,
+        ("openai", "/v1/models/*", "404"): 2,
+    }
 
 
 UNDECODABLE: list[tuple[str, Any]] = [
@@ -241,14 +235,13 @@ UNDECODABLE: list[tuple[str, Any]] = [
 ]
 
 
-def test_every_door_counts_what_it_cannot_decode() -> None:
-    with http_service() as service:
-        rejected = service.model.metrics.rejected
-        for count, (path, body) in enumerate(UNDECODABLE, 1):
-            assert service.ask(path, body).status in (400, 422)
-            counts = {reason: counter._value.get() for reason, counter in rejected.items()}
-            expected = {"invalid_input": count}
-            assert {reason: each for reason, each in counts.items() if each} == expected, path
+def test_every_door_counts_what_it_cannot_decode(service: HttpService) -> None:
+    rejected = service.model.metrics.rejected
+    for count, (path, body) in enumerate(UNDECODABLE, 1):
+        assert service.ask(path, body).status in (400, 422)
+        counts = {reason: counter._value.get() for reason, counter in rejected.items()}
+        expected = {"invalid_input": count}
+        assert {reason: each for reason, each in counts.items() if each} == expected, path
 
 
 def test_a_request_has_spans_in_its_callers_trace(recorded: RecordedSpans) -> None:
@@ -268,49 +261,46 @@ def test_a_request_has_spans_in_its_callers_trace(recorded: RecordedSpans) -> No
         assert bad.status.is_unset  # the client's error
 
 
-def test_a_bug_is_logged_and_only_its_id_is_sent(caplog: pytest.LogCaptureFixture) -> None:
-    with http_service() as service:
-        service.engine.broken = ValueError("secret")
-        reply = service.ask(PATH, {"input": "a"}, headers={"x-request-id": "abc"})
-        assert reply.status == 500
-        assert b"secret" not in reply.body
-        assert reply.json["error"]["type"] == "server_error"
-        [record] = [each for each in caplog.records if "error_id" in vars(each)]
-        assert vars(record)["request_id"] == "abc"
-        assert vars(record)["error_id"] in reply.json["message"]
+def test_a_bug_is_logged_and_only_its_id_is_sent(
+    service: HttpService, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.engine.broken = ValueError("secret")
+    reply = service.ask(PATH, {"input": "a"}, headers={"x-request-id": "abc"})
+    assert reply.status == 500
+    assert b"secret" not in reply.body
+    assert reply.json["error"]["type"] == "server_error"
+    [record] = [each for each in caplog.records if "error_id" in vars(each)]
+    assert vars(record)["request_id"] == "abc"
+    assert vars(record)["error_id"] in reply.json["message"]
 
 
-def test_a_drain_refuses_new_requests_and_finishes_the_others() -> None:
-    with http_service() as service:
-        service.engine.gate.clear()
-        asking = Asking(lambda: service.ask(PATH, {"input": "a"}))
+def test_a_drain_refuses_new_requests_and_finishes_the_others(service: HttpService) -> None:
+    service.engine.gate.clear()
+    asking = Asking(lambda: service.ask(PATH, {"input": "a"}))
+    service.started()
+    with service.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n") as idle:
+        assert read_reply(idle).status == 200
+        service.server.drain()
+        refused = service.ask(PATH, {"input": "b"})
+        assert refused.status == 503
+        assert refused.headers["connection"] == "close"
+        assert refused.headers["retry-after"] == "1"
+        left = list[int]()
+        stop = threading.Thread(target=lambda: left.append(asyncio.run(service.server.stop(60))))
+        stop.start()
+        service.engine.gate.set()
+        stop.join(60)
+        assert left == [0]
+        assert idle.recv(1) == b""
+    assert (asking.reply().status, asking.reply().headers["connection"]) == (200, "close")
+
+
+def test_requests_that_outlast_the_grace_time_are_counted_and_cut(service: HttpService) -> None:
+    service.engine.gate.clear()
+    with service.raw(request()) as client:
         service.started()
-        with service.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n") as idle:
-            assert read_reply(idle).status == 200
-            service.server.drain()
-            refused = service.ask(PATH, {"input": "b"})
-            assert refused.status == 503
-            assert refused.headers["connection"] == "close"
-            assert refused.headers["retry-after"] == "1"
-            left = list[int]()
-            stop = threading.Thread(
-                target=lambda: left.append(asyncio.run(service.server.stop(60)))
-            )
-            stop.start()
-            service.engine.gate.set()
-            stop.join(60)
-            assert left == [0]
-            assert idle.recv(1) == b""
-        assert (asking.reply().status, asking.reply().headers["connection"]) == (200, "close")
-
-
-def test_requests_that_outlast_the_grace_time_are_counted_and_cut() -> None:
-    with http_service() as service:
-        service.engine.gate.clear()
-        with service.raw(request()) as client:
-            service.started()
-            assert asyncio.run(service.server.stop(0.05)) == 1
-            assert read_reply(client).status == 503
+        assert asyncio.run(service.server.stop(0.05)) == 1
+        assert read_reply(client).status == 503
 
 
 def request() -> bytes:

@@ -92,48 +92,44 @@ def test_a_bulk_request_waits_for_room() -> None:
         assert service.model.metrics.rejected["queue_tokens"]._value.get() == 0
 
 
-def test_the_deadline_ends_a_request() -> None:
-    with http_service() as service:
-        service.engine.gate.clear()
-        reply = service.ask(PATH, {"input": "a"}, headers={"x-request-timeout": "0.1"})
-        assert (reply.status, reply.json["error"]["code"]) == (504, "timeout")
-        assert reply.headers["x-should-retry"] == "false"
+def test_the_deadline_ends_a_request(service: HttpService) -> None:
+    service.engine.gate.clear()
+    reply = service.ask(PATH, {"input": "a"}, headers={"x-request-timeout": "0.1"})
+    assert (reply.status, reply.json["error"]["code"]) == (504, "timeout")
+    assert reply.headers["x-should-retry"] == "false"
 
 
-def test_an_unusable_deadline_or_priority_is_refused() -> None:
-    with http_service() as service:
-        for seconds in ("", "0", "-1", "nan", "inf", "1e9", "soon"):
-            reply = service.ask(PATH, {"input": "a"}, headers={"x-request-timeout": seconds})
-            assert (reply.status, reply.json["error"]["param"]) == (400, "x-request-timeout")
-        reply = service.ask(PATH, {"input": "a"}, headers={"x-headlight-priority": "high"})
-        assert (reply.status, reply.json["error"]["param"]) == (400, "x-headlight-priority")
-        assert "interactive or bulk" in reply.json["message"]
+def test_an_unusable_deadline_or_priority_is_refused(service: HttpService) -> None:
+    for seconds in ("", "0", "-1", "nan", "inf", "1e9", "soon"):
+        reply = service.ask(PATH, {"input": "a"}, headers={"x-request-timeout": seconds})
+        assert (reply.status, reply.json["error"]["param"]) == (400, "x-request-timeout")
+    reply = service.ask(PATH, {"input": "a"}, headers={"x-headlight-priority": "high"})
+    assert (reply.status, reply.json["error"]["param"]) == (400, "x-headlight-priority")
+    assert "interactive or bulk" in reply.json["message"]
 
 
-def test_a_client_that_leaves_has_its_queued_work_cancelled() -> None:
-    with http_service() as service:
-        asking = busy(service)
-        before = len(service.engine.batches)
-        with service.raw(post({"input": "a"})):
-            until(lambda: service.held[1] == 23, "it is not queued")
-        until(lambda: service.held[1] == 22, "it is still queued")
-        service.engine.gate.set()
-        assert [each.reply().status for each in asking] == [200] * 2
-        assert len(service.engine.batches) == before
-        until(
-            lambda: service.sample(COUNT, protocol="openai", method=PATH, code="499") == 1,
-            "it is not counted",
-        )
+def test_a_client_that_leaves_has_its_queued_work_cancelled(service: HttpService) -> None:
+    asking = busy(service)
+    before = len(service.engine.batches)
+    with service.raw(post({"input": "a"})):
+        until(lambda: service.held[1] == 23, "it is not queued")
+    until(lambda: service.held[1] == 22, "it is still queued")
+    service.engine.gate.set()
+    assert [each.reply().status for each in asking] == [200] * 2
+    assert len(service.engine.batches) == before
+    until(
+        lambda: service.sample(COUNT, protocol="openai", method=PATH, code="499") == 1,
+        "it is not counted",
+    )
 
 
-def test_a_pipelining_client_that_leaves_is_noticed() -> None:
-    with http_service() as service:
-        asking = busy(service)
-        with service.raw(post({"input": "a"}) + post({"input": "b"})):
-            until(lambda: service.held[1] == 23, "it is not queued")
-        until(lambda: service.held[1] == 22, "it is still queued")
-        service.engine.gate.set()
-        assert [each.reply().status for each in asking] == [200] * 2
+def test_a_pipelining_client_that_leaves_is_noticed(service: HttpService) -> None:
+    asking = busy(service)
+    with service.raw(post({"input": "a"}) + post({"input": "b"})):
+        until(lambda: service.held[1] == 23, "it is not queued")
+    until(lambda: service.held[1] == 22, "it is still queued")
+    service.engine.gate.set()
+    assert [each.reply().status for each in asking] == [200] * 2
 
 
 def large(service: HttpService) -> socket.socket:

@@ -130,9 +130,10 @@ def test_texts_are_cut_at_their_end_unless_the_request_says_otherwise() -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_what_cannot_be_embedded_is_named(change: dict[str, Any], message: str) -> None:
-    with http_service() as service:
-        reply = embed(service, **change)
-        assert reply.status == (404 if "model" in change else 400), reply.body
-        assert reply.json["message"].startswith(message)
-        assert service.engine.batches == []
+def test_what_cannot_be_embedded_is_named(
+    service: HttpService, change: dict[str, Any], message: str
+) -> None:
+    reply = embed(service, **change)
+    assert reply.status == (404 if "model" in change else 400), reply.body
+    assert reply.json["message"].startswith(message)
+    assert service.engine.batches == []

@@ -12,7 +12,7 @@ import pytest
 
 from headlight.errors import DeadlineExceeded
 from headlight_service.frontends.http.exchange import Exchange
-from tests.service.core.pipelines import core, submit
+from tests.service.core.pipelines import Core, submit
 
 
 class SlowFuture(Future[Any]):
@@ -27,18 +27,17 @@ class SlowFuture(Future[Any]):
         super().set_result(result)
 
 
-async def test_a_request_given_up_as_its_answer_comes_holds_nothing() -> None:
-    with core() as made:
-        made.engine.gate.clear()
-        may_end = threading.Event()
-        handle = submit(made, size_bytes=9, deadline=time.monotonic() + 0.3)
-        handle.future = SlowFuture(may_end)
-        exchange = Exchange(cast("Any", None), "POST", "/", {}, b"", "id")
-        waiting = asyncio.create_task(exchange.wait(handle))
-        made.engine.gate.set()
-        with pytest.raises(DeadlineExceeded):
-            await waiting
-        may_end.set()
-        await asyncio.to_thread(made.computed)
-        assert made.held == (0, 0, 0)
-        assert made.model.bound == 0
+async def test_a_request_given_up_as_its_answer_comes_holds_nothing(made: Core) -> None:
+    made.engine.gate.clear()
+    may_end = threading.Event()
+    handle = submit(made, size_bytes=9, deadline=time.monotonic() + 0.3)
+    handle.future = SlowFuture(may_end)
+    exchange = Exchange(cast("Any", None), "POST", "/", {}, b"", "id")
+    waiting = asyncio.create_task(exchange.wait(handle))
+    made.engine.gate.set()
+    with pytest.raises(DeadlineExceeded):
+        await waiting
+    may_end.set()
+    await asyncio.to_thread(made.computed)
+    assert made.held == (0, 0, 0)
+    assert made.model.bound == 0

@@ -8,7 +8,7 @@ import pytest
 
 from headlight_service.security.auth_tokens import AuthTokens
 from headlight_service.security.authentication import Authenticator
-from tests.service.frontends.http.http_service import http_service
+from tests.service.frontends.http.http_service import HttpService, http_service
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 
@@ -30,22 +30,22 @@ def test_a_browser_gets_the_page_with_a_policy_and_without_a_token(tmp_path: Pat
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_who_asks_for_json_gets_health(method: str) -> None:
-    with http_service() as service:
-        for serving, status in ((True, 200), (False, 503)):
-            service.serving[0] = serving
-            reply = service.ask("/", method=method, headers={"accept": "application/json"})
-            assert (reply.status, reply.body, reply.headers["vary"]) == (status, b"", "accept")
-            assert service.ask("/", headers=BROWSER).status == 200
+def test_who_asks_for_json_gets_health(service: HttpService, method: str) -> None:
+    for serving, status in ((True, 200), (False, 503)):
+        service.serving[0] = serving
+        reply = service.ask("/", method=method, headers={"accept": "application/json"})
+        assert (reply.status, reply.body, reply.headers["vary"]) == (status, b"", "accept")
+        assert service.ask("/", headers=BROWSER).status == 200
 
 
 @pytest.mark.parametrize("accept", [{}, {"accept": "*/*"}])
-def test_others_get_the_page_of_a_service_that_serves(accept: dict[str, str]) -> None:
-    with http_service() as service:
-        reply = service.ask("/", headers=accept)
-        assert (reply.status, reply.body[:15]) == (200, b"<!doctype html>")
-        service.serving[0] = False
-        assert service.ask("/", headers=accept).status == 503
+def test_others_get_the_page_of_a_service_that_serves(
+    service: HttpService, accept: dict[str, str]
+) -> None:
+    reply = service.ask("/", headers=accept)
+    assert (reply.status, reply.body[:15]) == (200, b"<!doctype html>")
+    service.serving[0] = False
+    assert service.ask("/", headers=accept).status == 503
 
 
 def test_without_the_page_a_browser_gets_health_too() -> None:

@@ -253,22 +253,21 @@ def test_a_half_body_is_refused_and_its_connection_closed() -> None:
         assert b"connection: close" in answer
 
 
-def test_a_client_that_leaves_in_its_body_is_counted() -> None:
-    with http_service() as service:
-        with service.raw(HEAD + b"Content-Length: 100\r\n\r\n{"):
-            pass
-        until(
-            lambda: (
-                service.sample(
-                    "headlight_requests_total",
-                    protocol="openai",
-                    method="/v1/embeddings",
-                    code="499",
-                )
-                == 1
-            ),
-            "the client is not counted",
-        )
+def test_a_client_that_leaves_in_its_body_is_counted(service: HttpService) -> None:
+    with service.raw(HEAD + b"Content-Length: 100\r\n\r\n{"):
+        pass
+    until(
+        lambda: (
+            service.sample(
+                "headlight_requests_total",
+                protocol="openai",
+                method="/v1/embeddings",
+                code="499",
+            )
+            == 1
+        ),
+        "the client is not counted",
+    )
 
 
 def test_http_1_0_is_answered_and_closed(plain: HttpService) -> None:
@@ -295,16 +294,15 @@ def test_pipelined_requests_are_answered_in_their_order(plain: HttpService) -> N
     assert firsts == [1000, 2000, 3000]
 
 
-def test_a_bad_request_behind_a_good_one_does_not_break_its_answer() -> None:
-    with http_service() as service:
-        service.engine.gate.clear()
-        with service.raw(post({"input": "a"})) as client:
-            service.started()
-            client.sendall(b"nonsense\r\n\r\n")
-            service.engine.gate.set()
-            answer = read_all(client)
-        assert answer == b"" or json.loads(answer.partition(b"\r\n\r\n")[2])["object"] == "list"
-        answers_others(service)
+def test_a_bad_request_behind_a_good_one_does_not_break_its_answer(service: HttpService) -> None:
+    service.engine.gate.clear()
+    with service.raw(post({"input": "a"})) as client:
+        service.started()
+        client.sendall(b"nonsense\r\n\r\n")
+        service.engine.gate.set()
+        answer = read_all(client)
+    assert answer == b"" or json.loads(answer.partition(b"\r\n\r\n")[2])["object"] == "list"
+    answers_others(service)
 
 
 def test_upgrades_are_not_taken() -> None:
@@ -370,15 +368,14 @@ def test_connections_that_come_at_once_replace_one_each() -> None:
         assert connections.count == 3
 
 
-def test_the_oldest_idle_connection_makes_room() -> None:
-    with http_service() as service:
-        service.server.door.connections.most = 2
-        with service.raw() as first, service.raw(b"GET /health HTTP/1.1\r\n") as second:
-            until(lambda: service.server.door.connections.count == 2, "not connected")
-            answers_others(service)
-            assert read_all(first) == b""
-            second.sendall(b"Host: localhost\r\n\r\n")
-            assert second.recv(12) == b"HTTP/1.1 200"
+def test_the_oldest_idle_connection_makes_room(service: HttpService) -> None:
+    service.server.door.connections.most = 2
+    with service.raw() as first, service.raw(b"GET /health HTTP/1.1\r\n") as second:
+        until(lambda: service.server.door.connections.count == 2, "not connected")
+        answers_others(service)
+        assert read_all(first) == b""
+        second.sendall(b"Host: localhost\r\n\r\n")
+        assert second.recv(12) == b"HTTP/1.1 200"
 
 
 def unread(service: HttpService, data: bytes) -> socket.socket:

@@ -37,44 +37,42 @@ def test_no_more_bytes_of_decimals_are_sent_than_are_reserved(width: int) -> Non
     assert len(number_text(rows)) <= DECIMAL * rows.nbytes
 
 
-def test_texts_become_vectors_in_their_order() -> None:
-    with http_service() as service:
-        reply = embeddings(service, ["a", "bb bb", "ccc"])
-        assert reply.status == 200
-        assert reply.headers["content-type"] == "application/json"
-        body = reply.json
-        assert (body["object"], body["model"]) == ("list", "fake")
-        assert body["usage"] == {"prompt_tokens": 4, "total_tokens": 4}
-        assert [(each["object"], each["index"]) for each in body["data"]] == [
-            ("embedding", 0),
-            ("embedding", 1),
-            ("embedding", 2),
-        ]
-        # The engine's numbers name the sum of the tokens.
-        assert [each["embedding"][0] for each in body["data"]] == [1000, 4000, 3000]
+def test_texts_become_vectors_in_their_order(service: HttpService) -> None:
+    reply = embeddings(service, ["a", "bb bb", "ccc"])
+    assert reply.status == 200
+    assert reply.headers["content-type"] == "application/json"
+    body = reply.json
+    assert (body["object"], body["model"]) == ("list", "fake")
+    assert body["usage"] == {"prompt_tokens": 4, "total_tokens": 4}
+    assert [(each["object"], each["index"]) for each in body["data"]] == [
+        ("embedding", 0),
+        ("embedding", 1),
+        ("embedding", 2),
+    ]
+    # The engine's numbers name the sum of the tokens.
+    assert [each["embedding"][0] for each in body["data"]] == [1000, 4000, 3000]
 
 
 @pytest.mark.parametrize("fields", [{}, {"model": None}, {"model": ""}, {"user": "u", "new": [1]}])
-def test_the_only_model_needs_no_name_and_unknown_fields_are_ignored(fields: Any) -> None:
-    with http_service() as service:
-        reply = service.ask(PATH, {"input": "a", **fields})
-        assert (reply.status, reply.json["model"]) == (200, "fake")
+def test_the_only_model_needs_no_name_and_unknown_fields_are_ignored(
+    service: HttpService, fields: Any
+) -> None:
+    reply = service.ask(PATH, {"input": "a", **fields})
+    assert (reply.status, reply.json["model"]) == (200, "fake")
 
 
-def test_base64_holds_the_bits_of_the_floats() -> None:
-    with http_service() as service:
-        floats = embeddings(service, ["a", "bb"], encoding_format=None).json["data"]
-        bits = embeddings(service, ["a", "bb"], encoding_format="base64").json["data"]
-        for plain, packed in zip(floats, bits, strict=True):
-            vector = np.frombuffer(base64.b64decode(packed["embedding"]), dtype="<f4")
-            assert vector.tolist() == np.array(plain["embedding"], dtype=np.float32).tolist()
-            assert len(vector) == DIM
+def test_base64_holds_the_bits_of_the_floats(service: HttpService) -> None:
+    floats = embeddings(service, ["a", "bb"], encoding_format=None).json["data"]
+    bits = embeddings(service, ["a", "bb"], encoding_format="base64").json["data"]
+    for plain, packed in zip(floats, bits, strict=True):
+        vector = np.frombuffer(base64.b64decode(packed["embedding"]), dtype="<f4")
+        assert vector.tolist() == np.array(plain["embedding"], dtype=np.float32).tolist()
+        assert len(vector) == DIM
 
 
-def test_dimensions_cut_the_vector() -> None:
-    with http_service() as service:
-        reply = embeddings(service, "a", dimensions=2)
-        assert len(reply.json["data"][0]["embedding"]) == 2
+def test_dimensions_cut_the_vector(service: HttpService) -> None:
+    reply = embeddings(service, "a", dimensions=2)
+    assert len(reply.json["data"][0]["embedding"]) == 2
 
 
 def test_a_role_chooses_a_prompt_and_so_does_a_task_of_jina() -> None:
@@ -140,42 +138,41 @@ def test_a_prompt_is_chosen_by_its_name() -> None:
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_bad_input_is_refused_with_its_field(body: Any, param: str | None, says: str) -> None:
-    with http_service() as service:
-        reply = service.ask(PATH, body)
+def test_bad_input_is_refused_with_its_field(
+    service: HttpService, body: Any, param: str | None, says: str
+) -> None:
+    reply = service.ask(PATH, body)
+    error = error_of(reply)
+    assert reply.status == 400
+    assert (error["type"], error["param"], error["code"]) == (
+        "invalid_request_error",
+        param,
+        None,
+    )
+    assert says in error["message"]
+    assert reply.headers["x-should-retry"] == "false"
+    assert service.engine.batches == []
+
+
+def test_an_unknown_model_is_not_found(service: HttpService) -> None:
+    for reply in (
+        embeddings(service, "a", model="text-embedding-3-small"),
+        service.ask("/v1/models/org/other"),
+    ):
         error = error_of(reply)
-        assert reply.status == 400
-        assert (error["type"], error["param"], error["code"]) == (
-            "invalid_request_error",
-            param,
-            None,
+        assert (reply.status, error["code"], error["param"]) == (
+            404,
+            "model_not_found",
+            "model",
         )
-        assert says in error["message"]
-        assert reply.headers["x-should-retry"] == "false"
-        assert service.engine.batches == []
+        assert "fake" in error["message"]
 
 
-def test_an_unknown_model_is_not_found() -> None:
-    with http_service() as service:
-        for reply in (
-            embeddings(service, "a", model="text-embedding-3-small"),
-            service.ask("/v1/models/org/other"),
-        ):
-            error = error_of(reply)
-            assert (reply.status, error["code"], error["param"]) == (
-                404,
-                "model_not_found",
-                "model",
-            )
-            assert "fake" in error["message"]
-
-
-def test_a_long_text_is_cut_on_request() -> None:
-    with http_service() as service:
-        long = "b " * 3000 + "ccc"
-        assert embeddings(service, long).status == 400
-        for edge in ("END", "start"):  # recorded answers show that each cuts its own end
-            assert embeddings(service, long, truncate=edge).status == 200
+def test_a_long_text_is_cut_on_request(service: HttpService) -> None:
+    long = "b " * 3000 + "ccc"
+    assert embeddings(service, long).status == 400
+    for edge in ("END", "start"):  # recorded answers show that each cuts its own end
+        assert embeddings(service, long, truncate=edge).status == 200
 
 
 @pytest.mark.parametrize(
@@ -197,11 +194,10 @@ def test_an_untrained_width_has_a_warning(dimensions: int | None, warns: bool) -
         ("/v1/embed_all", "there is /embed_all: leave /v1 off the client's base URL"),
     ],
 )
-def test_a_wrong_base_url_is_named(path: str, says: str) -> None:
-    with http_service() as service:
-        reply = service.ask(path, {"input": "a"})
-        assert reply.status == 404
-        assert says in error_of(reply)["message"]
+def test_a_wrong_base_url_is_named(service: HttpService, path: str, says: str) -> None:
+    reply = service.ask(path, {"input": "a"})
+    assert reply.status == 404
+    assert says in error_of(reply)["message"]
 
 
 def test_models_are_listed() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from headlight.runtime import Runtime
 from tests.service.fakes import DIM, FakeRuntime
-from tests.service.frontends.http.http_service import http_service
+from tests.service.frontends.http.http_service import HttpService, http_service
 
 TEXTS = ["red", "a planet"]
 
@@ -83,9 +83,10 @@ def test_ids_are_taken_for_the_models_own_and_roles_choose_prompts() -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_what_cannot_be_pooled_is_named(change: dict[str, Any], message: str) -> None:
-    with http_service() as service:
-        reply = service.ask("/pooling", {"input": "a", **change})
-        assert reply.status == 400
-        assert reply.json["error"]["message"].startswith(message)
-        assert service.engine.batches == []
+def test_what_cannot_be_pooled_is_named(
+    service: HttpService, change: dict[str, Any], message: str
+) -> None:
+    reply = service.ask("/pooling", {"input": "a", **change})
+    assert reply.status == 400
+    assert reply.json["error"]["message"].startswith(message)
+    assert service.engine.batches == []

@@ -12,7 +12,7 @@ from headlight import Client, __version__
 from headlight.runtime import Runtime
 from tests.service.conftest import Serve
 from tests.service.fakes import DIM, MAX_LENGTH, FakeRuntime
-from tests.service.frontends.http.http_service import Reply, http_service, until
+from tests.service.frontends.http.http_service import HttpService, Reply, http_service, until
 
 TEXTS = ["two paths", "a", "été: 日本"]
 HEADERS = (
@@ -51,27 +51,25 @@ def _compare(target: str, runtime: Runtime) -> None:
             np.testing.assert_allclose(found, vectors[1:] @ vectors[0], atol=1e-6)
 
 
-def test_inputs_are_texts_and_ids_alone_or_mixed() -> None:
-    with http_service() as service:
+def test_inputs_are_texts_and_ids_alone_or_mixed(service: HttpService) -> None:
 
-        def first(value: Any) -> list[float]:
-            reply = service.ask("/embed", {"inputs": value, "unknown": 1})
-            assert reply.status == 200, reply.body
-            return [row[0] for row in reply.json]
+    def first(value: Any) -> list[float]:
+        reply = service.ask("/embed", {"inputs": value, "unknown": 1})
+        assert reply.status == 200, reply.body
+        return [row[0] for row in reply.json]
 
-        # The engine's numbers name the sum of the ids; a word's id is its length.
-        assert first("bb ccc") == [5000]
-        assert first(["a", "bb"]) == [1000, 2000]
-        assert first([2, 3]) == [5000]
-        assert first([[2, 3], [4], "a"]) == [5000, 4000, 1000]
+    # The engine's numbers name the sum of the ids; a word's id is its length.
+    assert first("bb ccc") == [5000]
+    assert first(["a", "bb"]) == [1000, 2000]
+    assert first([2, 3]) == [5000]
+    assert first([[2, 3], [4], "a"]) == [5000, 4000, 1000]
 
 
-def test_an_answer_has_its_size_and_times() -> None:
-    with http_service() as service:
-        reply = service.ask("/embed", {"inputs": ["one two", "three"]})
-        assert reply.headers["x-compute-type"] == "cpu"
-        numbers = {name: int(reply.headers[name]) for name in HEADERS}
-        assert (numbers["x-compute-characters"], numbers["x-compute-tokens"]) == (12, 3)
+def test_an_answer_has_its_size_and_times(service: HttpService) -> None:
+    reply = service.ask("/embed", {"inputs": ["one two", "three"]})
+    assert reply.headers["x-compute-type"] == "cpu"
+    numbers = {name: int(reply.headers[name]) for name in HEADERS}
+    assert (numbers["x-compute-characters"], numbers["x-compute-tokens"]) == (12, 3)
 
 
 def test_a_list_may_have_as_many_texts_as_info_says() -> None:
@@ -121,34 +119,32 @@ def test_tokens_have_offsets_in_bytes(runtime: Runtime) -> None:
         assert len(other) < len(tokens)
 
 
-def test_the_description_has_every_field_of_the_contract() -> None:
-    with http_service() as service:
-        info = service.ask("/info").json
-        assert info == {
-            "model_id": "fake",
-            "model_sha": "ab" * 32,
-            "model_dtype": "float32",
-            "served_model_name": "fake",
-            "model_type": {"embedding": {"pooling": "mean"}},
-            "max_concurrent_requests": info["max_concurrent_requests"],
-            "max_input_length": MAX_LENGTH,
-            "max_batch_tokens": info["max_batch_tokens"],
-            "max_batch_requests": None,
-            "max_client_batch_size": 2048,
-            "auto_truncate": False,
-            "tokenization_workers": 1,
-            "version": __version__,
-            "sha": None,
-            "docker_label": None,
-        }
+def test_the_description_has_every_field_of_the_contract(service: HttpService) -> None:
+    info = service.ask("/info").json
+    assert info == {
+        "model_id": "fake",
+        "model_sha": "ab" * 32,
+        "model_dtype": "float32",
+        "served_model_name": "fake",
+        "model_type": {"embedding": {"pooling": "mean"}},
+        "max_concurrent_requests": info["max_concurrent_requests"],
+        "max_input_length": MAX_LENGTH,
+        "max_batch_tokens": info["max_batch_tokens"],
+        "max_batch_requests": None,
+        "max_client_batch_size": 2048,
+        "auto_truncate": False,
+        "tokenization_workers": 1,
+        "version": __version__,
+        "sha": None,
+        "docker_label": None,
+    }
 
 
 @pytest.mark.parametrize("inputs", ["", [], ["a", ""], [[]], [[1], []]])
-def test_nothing_to_encode_is_empty(inputs: Any) -> None:
-    with http_service() as service:
-        assert "is empty" in refused(service.ask("/embed", {"inputs": inputs}), 400, "Empty")
-        similar = {"source_sentence": "a", "sentences": []}
-        refused(service.ask("/", {"inputs": similar}), 400, "Empty")
+def test_nothing_to_encode_is_empty(service: HttpService, inputs: Any) -> None:
+    assert "is empty" in refused(service.ask("/embed", {"inputs": inputs}), 400, "Empty")
+    similar = {"source_sentence": "a", "sentences": []}
+    refused(service.ask("/", {"inputs": similar}), 400, "Empty")
 
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -168,10 +164,9 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("expected", WRONG)
-def test_an_invalid_request_names_the_field(expected: str) -> None:
-    with http_service() as service:
-        message = refused(service.ask("/embed", WRONG[expected]), 422, "Validation")
-        assert message.startswith(expected)
+def test_an_invalid_request_names_the_field(service: HttpService, expected: str) -> None:
+    message = refused(service.ask("/embed", WRONG[expected]), 422, "Validation")
+    assert message.startswith(expected)
 
 
 @pytest.mark.parametrize("path", ["/similarity", "/"])
@@ -191,9 +186,8 @@ def test_similarity_names_its_own_fields(path: str) -> None:
     ("path", "status"),
     [("/embed_sparse", 424), ("/predict", 424), ("/rerank", 424), ("/decode", 501)],
 )
-def test_what_the_service_has_not_is_refused(path: str, status: int) -> None:
-    with http_service() as service:
-        refused(service.ask(path, {"inputs": "a"}), status, "Backend")
+def test_what_the_service_has_not_is_refused(service: HttpService, path: str, status: int) -> None:
+    refused(service.ask(path, {"inputs": "a"}), status, "Backend")
 
 
 def test_the_description_depends_on_the_task() -> None:
@@ -206,28 +200,25 @@ def test_the_description_depends_on_the_task() -> None:
         }
 
 
-def test_an_overloaded_service_says_when_to_retry() -> None:
-    with http_service() as service:
-        outputs = service.model.admission.outputs
-        taken = outputs.free
-        outputs.take(taken)
-        reply = service.ask("/embed", {"inputs": "a"})
-        outputs.take(-taken)
-        refused(reply, 429, "Overloaded")
-        assert int(reply.headers["retry-after"]) >= 1
+def test_an_overloaded_service_says_when_to_retry(service: HttpService) -> None:
+    outputs = service.model.admission.outputs
+    taken = outputs.free
+    outputs.take(taken)
+    reply = service.ask("/embed", {"inputs": "a"})
+    outputs.take(-taken)
+    refused(reply, 429, "Overloaded")
+    assert int(reply.headers["retry-after"]) >= 1
 
 
-def test_a_failed_batch_is_a_failure_of_the_backend() -> None:
-    with http_service() as service:
-        service.engine.fail()
-        refused(service.ask("/embed", {"inputs": "a"}), 424, "Backend")
+def test_a_failed_batch_is_a_failure_of_the_backend(service: HttpService) -> None:
+    service.engine.fail()
+    refused(service.ask("/embed", {"inputs": "a"}), 424, "Backend")
 
 
-def test_requests_are_counted_as_of_this_door() -> None:
-    with http_service() as service:
-        service.ask("/embed", {"inputs": "a"})
-        labels = {"protocol": "tei", "method": "/embed", "code": "200"}
-        until(
-            lambda: service.sample("headlight_requests_total", **labels) == 1,
-            "it is not counted",
-        )
+def test_requests_are_counted_as_of_this_door(service: HttpService) -> None:
+    service.ask("/embed", {"inputs": "a"})
+    labels = {"protocol": "tei", "method": "/embed", "code": "200"}
+    until(
+        lambda: service.sample("headlight_requests_total", **labels) == 1,
+        "it is not counted",
+    )

@@ -18,24 +18,21 @@ def vector_of(service: HttpService, text: str, **config: Any) -> Any:
     return service.ask("//vectors", body, headers={})
 
 
-def test_a_single_text() -> None:
-    with http_service() as service:
-        body = vector_of(service, "a bb").json
-        assert (body["text"], body["dim"], body["dims"]) == ("a bb", DIM, DIM)
-        assert body["vector"][0] == 3000
+def test_a_single_text(service: HttpService) -> None:
+    body = vector_of(service, "a bb").json
+    assert (body["text"], body["dim"], body["dims"]) == ("a bb", DIM, DIM)
+    assert body["vector"][0] == 3000
 
 
-def test_a_response_without_content_has_no_length() -> None:
-    with http_service() as service:
-        reply = service.ask("/.well-known/live")
-        assert (reply.status, reply.body) == (204, b"")
-        assert not {"content-length", "transfer-encoding"} & set(reply.headers)
+def test_a_response_without_content_has_no_length(service: HttpService) -> None:
+    reply = service.ask("/.well-known/live")
+    assert (reply.status, reply.body) == (204, b"")
+    assert not {"content-length", "transfer-encoding"} & set(reply.headers)
 
 
-def test_a_batch_of_texts() -> None:
-    with http_service() as service:
-        body = service.ask("/vectors", {"texts": ["a", "bb"], "config": {}}).json
-        assert ([each[0] for each in body["vectors"]], body["dims"]) == ([1000, 2000], DIM)
+def test_a_batch_of_texts(service: HttpService) -> None:
+    body = service.ask("/vectors", {"texts": ["a", "bb"], "config": {}}).json
+    assert ([each[0] for each in body["vectors"]], body["dims"]) == ([1000, 2000], DIM)
 
 
 @pytest.mark.parametrize(
@@ -72,13 +69,11 @@ def test_the_task_chooses_the_prompt(prompts: dict[str, str], task: str, tokens:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_errors_have_weaviates_form(body: Any, says: str) -> None:
-    with http_service() as service:
-        reply = service.ask("/vectors", body)
-        assert (reply.status, set(reply.json)) == (400, {"error"})
-        assert says in reply.json["error"]
+def test_errors_have_weaviates_form(service: HttpService, body: Any, says: str) -> None:
+    reply = service.ask("/vectors", body)
+    assert (reply.status, set(reply.json)) == (400, {"error"})
+    assert says in reply.json["error"]
 
 
-def test_meta_is_an_object() -> None:
-    with http_service() as service:
-        assert service.ask("/meta").json["model"] == "fake"
+def test_meta_is_an_object(service: HttpService) -> None:
+    assert service.ask("/meta").json["model"] == "fake"

@@ -12,7 +12,7 @@ from google.rpc.error_details_pb2 import BadRequest
 
 from headlight_service.frontends.oip import inference_messages as oip
 from tests.service.calls import details_of, refused
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, Service
 from tests.service.fakes import FakeRuntime
 from tests.service.frontends.oip.inference_calls import (
     ATTENTION,
@@ -231,25 +231,23 @@ async def test_refused_parameters_of_outputs(serve: Serve, name: str) -> None:
     assert f"outputs.parameters.{name}: is not served" in (error.details() or "")
 
 
-async def test_parameters_of_clients_are_ignored(serve: Serve) -> None:
-    async with serve() as service:
-        message = of_texts("a", content_type="str", triton_enable_empty_final_response=True)
-        message.inputs[0].parameters["content_type"].string_param = "str"
-        message.parameters["sequence_id"].int64_param = 0
-        response = await InferenceStub(service.channel).ModelInfer(message)
+async def test_parameters_of_clients_are_ignored(service: Service) -> None:
+    message = of_texts("a", content_type="str", triton_enable_empty_final_response=True)
+    message.inputs[0].parameters["content_type"].string_param = "str"
+    message.parameters["sequence_id"].int64_param = 0
+    response = await InferenceStub(service.channel).ModelInfer(message)
     assert list(arrays(response)) == ["embedding"]
 
 
-async def test_an_unknown_model_or_version_is_not_found(serve: Serve) -> None:
-    async with serve() as service:
-        stub = InferenceStub(service.channel)
-        error = await refused(stub.ModelInfer(of_texts("a", model="x")), grpc.StatusCode.NOT_FOUND)
-        assert "there is fake, fake.tokens, fake.attention" in (error.details() or "")
-        other = of_texts("a")
-        other.model_version = "2"
-        error = await refused(stub.ModelInfer(other), grpc.StatusCode.NOT_FOUND)
-        assert "fake has only version 1" in (error.details() or "")
-        assert list(arrays(await stub.ModelInfer(of_texts("a", model="")))) == ["embedding"]
+async def test_an_unknown_model_or_version_is_not_found(service: Service) -> None:
+    stub = InferenceStub(service.channel)
+    error = await refused(stub.ModelInfer(of_texts("a", model="x")), grpc.StatusCode.NOT_FOUND)
+    assert "there is fake, fake.tokens, fake.attention" in (error.details() or "")
+    other = of_texts("a")
+    other.model_version = "2"
+    error = await refused(stub.ModelInfer(other), grpc.StatusCode.NOT_FOUND)
+    assert "fake has only version 1" in (error.details() or "")
+    assert list(arrays(await stub.ModelInfer(of_texts("a", model="")))) == ["embedding"]
 
 
 async def test_kinds_of_input_that_the_model_lacks_are_refused(serve: Serve) -> None:
@@ -261,10 +259,9 @@ async def test_kinds_of_input_that_the_model_lacks_are_refused(serve: Serve) -> 
     assert error.details() == "text: this model takes ids"
 
 
-async def test_a_message_that_cannot_be_decoded_is_invalid(serve: Serve) -> None:
-    async with serve() as service:
-        channel: Any = service.channel
-        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-        for raw in (b"\xff", b"\x0a\x02\xff\xfe"):  # no message; a name that is not UTF-8
-            error = await refused(call(raw), INVALID)
-            assert "cannot be decoded" in (error.details() or "")
+async def test_a_message_that_cannot_be_decoded_is_invalid(service: Service) -> None:
+    channel: Any = service.channel
+    call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+    for raw in (b"\xff", b"\x0a\x02\xff\xfe"):  # no message; a name that is not UTF-8
+        error = await refused(call(raw), INVALID)
+        assert "cannot be decoded" in (error.details() or "")

@@ -36,12 +36,11 @@ async def encoded(service: Service, outputs: pb.Outputs | None = None) -> pb.Enc
     return found
 
 
-async def test_vectors_of_texts_equal_those_of_the_own_contract(serve: Serve) -> None:
-    async with serve() as service:
-        message = of_texts(*TEXTS)
-        message.id = "mine"
-        response = await InferenceStub(service.channel).ModelInfer(message)
-        expected = await encoded(service)
+async def test_vectors_of_texts_equal_those_of_the_own_contract(service: Service) -> None:
+    message = of_texts(*TEXTS)
+    message.id = "mine"
+    response = await InferenceStub(service.channel).ModelInfer(message)
+    expected = await encoded(service)
     assert (response.model_name, response.model_version, response.id) == ("fake", "1", "mine")
     assert response.parameters["token_count"].int64_param == 6
     assert response.parameters["bundle_sha256"].string_param == "ab" * 32
@@ -84,10 +83,9 @@ async def test_typed_contents_are_accepted_and_answers_are_raw(serve: Serve) -> 
     assert not response.outputs[0].HasField("contents")
 
 
-async def test_token_vectors_are_padded_and_have_lengths(serve: Serve) -> None:
-    async with serve() as service:
-        response = await InferenceStub(service.channel).ModelInfer(of_texts(*TEXTS, model=TOKENS))
-        expected = await encoded(service, pb.Outputs(tokens=pb.TokensOutput()))
+async def test_token_vectors_are_padded_and_have_lengths(service: Service) -> None:
+    response = await InferenceStub(service.channel).ModelInfer(of_texts(*TEXTS, model=TOKENS))
+    expected = await encoded(service, pb.Outputs(tokens=pb.TokensOutput()))
     found = arrays(response)
     assert list(found) == ["token_embeddings", "lengths", "input_ids", "offsets"]
     assert found["token_embeddings"].shape == (3, 3, DIM)
@@ -99,11 +97,10 @@ async def test_token_vectors_are_padded_and_have_lengths(serve: Serve) -> None:
     assert not found["token_embeddings"][1, 1:].any()
 
 
-async def test_attention_is_padded_on_both_axes(serve: Serve) -> None:
-    async with serve() as service:
-        message = of_texts(*TEXTS, model=ATTENTION, outputs=("lengths", "attention"))
-        response = await InferenceStub(service.channel).ModelInfer(message)
-        expected = await encoded(service, pb.Outputs(attention=pb.AttentionOutput()))
+async def test_attention_is_padded_on_both_axes(service: Service) -> None:
+    message = of_texts(*TEXTS, model=ATTENTION, outputs=("lengths", "attention"))
+    response = await InferenceStub(service.channel).ModelInfer(message)
+    expected = await encoded(service, pb.Outputs(attention=pb.AttentionOutput()))
     found = arrays(response)
     assert list(found) == ["lengths", "attention"]
     maps = found["attention"]
@@ -190,19 +187,18 @@ async def test_a_long_text_is_cut_only_if_asked(serve: Serve) -> None:
             assert response.parameters["token_count"].int64_param == 2000
 
 
-async def test_timeout_in_microseconds_is_a_deadline(serve: Serve) -> None:
-    async with serve() as service:
-        service.engine.gate.clear()
-        stub = InferenceStub(service.channel)
-        first = asyncio.ensure_future(stub.ModelInfer(of_texts("a")))
-        second = asyncio.ensure_future(stub.ModelInfer(of_texts("bb")))
-        await service.started()
-        late = await refused(
-            stub.ModelInfer(of_texts("ccc", timeout=1)), grpc.StatusCode.DEADLINE_EXCEEDED
-        )
-        assert late.details()
-        service.engine.gate.set()
-        assert len((await first).outputs) == len((await second).outputs) == 1
+async def test_timeout_in_microseconds_is_a_deadline(service: Service) -> None:
+    service.engine.gate.clear()
+    stub = InferenceStub(service.channel)
+    first = asyncio.ensure_future(stub.ModelInfer(of_texts("a")))
+    second = asyncio.ensure_future(stub.ModelInfer(of_texts("bb")))
+    await service.started()
+    late = await refused(
+        stub.ModelInfer(of_texts("ccc", timeout=1)), grpc.StatusCode.DEADLINE_EXCEEDED
+    )
+    assert late.details()
+    service.engine.gate.set()
+    assert len((await first).outputs) == len((await second).outputs) == 1
 
 
 @pytest.mark.parametrize(
@@ -216,19 +212,18 @@ async def test_priorities_from_two_are_bulk(serve: Serve, number: int, priority:
         assert service.sample("headlight_texts_total", model="fake", priority=priority) == 1
 
 
-async def test_a_cancelled_call_is_withdrawn(serve: Serve) -> None:
-    async with serve(streams=1) as service:
-        service.engine.gate.clear()
-        stub = InferenceStub(service.channel)
-        first = asyncio.ensure_future(stub.ModelInfer(of_texts("a")))
-        await service.started()
-        waiting = stub.ModelInfer(of_texts("bb"))
-        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 2)
-        waiting.cancel()
-        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 1)
-        service.engine.gate.set()
-        await first
-        assert [[len(each.ids) for each in batch] for batch in service.engine.batches] == [[1]]
+async def test_a_cancelled_call_is_withdrawn(single: Service) -> None:
+    single.engine.gate.clear()
+    stub = InferenceStub(single.channel)
+    first = asyncio.ensure_future(stub.ModelInfer(of_texts("a")))
+    await single.started()
+    waiting = stub.ModelInfer(of_texts("bb"))
+    await until(lambda: single.sample("headlight_queue_tokens", model="fake") == 2)
+    waiting.cancel()
+    await until(lambda: single.sample("headlight_queue_tokens", model="fake") == 1)
+    single.engine.gate.set()
+    await first
+    assert [[len(each.ids) for each in batch] for batch in single.engine.batches] == [[1]]
 
 
 async def test_an_answer_whose_padding_is_too_large_is_refused_before_it_runs(

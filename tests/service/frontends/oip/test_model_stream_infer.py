@@ -73,29 +73,27 @@ async def test_an_error_concerns_its_request_alone(serve: Serve) -> None:
     assert found[4].infer_response.raw_output_contents == alone.raw_output_contents
 
 
-async def test_an_error_of_the_engine_concerns_its_request_alone(serve: Serve) -> None:
-    async with serve() as service:
-        service.engine.overflows = 7
-        requests = [of_ids([[1]]), of_ids([[7]]), of_ids([[2]])]
-        stub = InferenceStub(service.channel)
-        found = await responses(stub.ModelStreamInfer(iter(requests)))
+async def test_an_error_of_the_engine_concerns_its_request_alone(service: Service) -> None:
+    service.engine.overflows = 7
+    requests = [of_ids([[1]]), of_ids([[7]]), of_ids([[2]])]
+    stub = InferenceStub(service.channel)
+    found = await responses(stub.ModelStreamInfer(iter(requests)))
     assert [bool(each.error_message) for each in found] == [False, True, False]
     assert "error id" in found[1].error_message
 
 
-async def test_a_slow_first_request_delays_the_answers_behind_it(serve: Serve) -> None:
-    async with serve(streams=1) as service:
-        service.engine.gate.clear()
-        call = InferenceStub(service.channel).ModelStreamInfer()
-        await call.write(numbered(0))
-        await service.started()
-        await call.write(numbered(1, "a", model="x"))  # fails at once
-        await until(lambda: stream_of(service)._unanswered == 2)
-        service.engine.gate.set()
-        assert (await call.read()).infer_response.id == "0"
-        assert (await call.read()).infer_response.id == "1"
-        await call.done_writing()
-        assert await call.code() is grpc.StatusCode.OK
+async def test_a_slow_first_request_delays_the_answers_behind_it(single: Service) -> None:
+    single.engine.gate.clear()
+    call = InferenceStub(single.channel).ModelStreamInfer()
+    await call.write(numbered(0))
+    await single.started()
+    await call.write(numbered(1, "a", model="x"))  # fails at once
+    await until(lambda: stream_of(single)._unanswered == 2)
+    single.engine.gate.set()
+    assert (await call.read()).infer_response.id == "0"
+    assert (await call.read()).infer_response.id == "1"
+    await call.done_writing()
+    assert await call.code() is grpc.StatusCode.OK
 
 
 def stream_of(service: Service) -> Any:
@@ -157,29 +155,27 @@ async def test_no_more_requests_are_read_than_may_be_in_flight(serve: Serve) -> 
         assert ids_of(await responses(call)) == ["0", "1", "2", "3", "4"]
 
 
-async def test_a_client_that_disconnects_frees_everything(serve: Serve) -> None:
-    async with serve(streams=1) as service:
-        service.engine.gate.clear()
-        call = InferenceStub(service.channel).ModelStreamInfer(
-            iter([numbered(place) for place in range(5)])
-        )
-        await service.started()
-        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 5)
-        call.cancel()
-        await until(lambda: service.in_flight.count == 0)
-        service.engine.gate.set()
-        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 0)
+async def test_a_client_that_disconnects_frees_everything(single: Service) -> None:
+    single.engine.gate.clear()
+    call = InferenceStub(single.channel).ModelStreamInfer(
+        iter([numbered(place) for place in range(5)])
+    )
+    await single.started()
+    await until(lambda: single.sample("headlight_queue_tokens", model="fake") == 5)
+    call.cancel()
+    await until(lambda: single.in_flight.count == 0)
+    single.engine.gate.set()
+    await until(lambda: single.sample("headlight_queue_tokens", model="fake") == 0)
 
 
-async def test_a_drain_answers_what_was_read_and_ends_the_stream(serve: Serve) -> None:
-    async with serve(streams=1) as service:
-        service.engine.gate.clear()
-        call = InferenceStub(service.channel).ModelStreamInfer()
-        await call.write(numbered(0))
-        await service.started()
-        for servicer in service.public.values():
-            servicer.drain()
-        service.engine.gate.set()
-        assert (await call.read()).infer_response.id == "0"
-        error = await refused(call.read(), grpc.StatusCode.UNAVAILABLE)
-        assert "resend unanswered requests on a new stream" in str(error.details())
+async def test_a_drain_answers_what_was_read_and_ends_the_stream(single: Service) -> None:
+    single.engine.gate.clear()
+    call = InferenceStub(single.channel).ModelStreamInfer()
+    await call.write(numbered(0))
+    await single.started()
+    for servicer in single.public.values():
+        servicer.drain()
+    single.engine.gate.set()
+    assert (await call.read()).infer_response.id == "0"
+    error = await refused(call.read(), grpc.StatusCode.UNAVAILABLE)
+    assert "resend unanswered requests on a new stream" in str(error.details())

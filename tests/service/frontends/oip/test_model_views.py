@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from headlight import __version__
 from headlight_service.frontends.oip import inference_messages as oip
 from tests.service.calls import refused
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, Service
 from tests.service.fakes import ARCHITECTURE, HEADS, LAYERS, MAX_LENGTH, FakeRuntime
 from tests.service.frontends.oip.inference_calls import (
     ATTENTION,
@@ -30,52 +30,50 @@ from tests.service.frontends.oip.inference_calls import (
 REFUSED = [method.name for method in SERVICE.methods if method.input_type.name == "UnservedRequest"]
 
 
-async def test_server_and_models_are_live_ready_and_described(serve: Serve) -> None:
-    async with serve() as service:
-        stub = InferenceStub(service.channel)
-        assert (await stub.ServerLive(oip.ServerLiveRequest())).live
-        assert (await stub.ServerReady(oip.ServerReadyRequest())).ready
-        told = await stub.ServerMetadata(oip.ServerMetadataRequest())
-        assert (told.name, told.version) == ("headlight", __version__)
-        assert "statistics" not in told.extensions  # else perf_analyzer would ask for them
-        for name in (FAKE, TOKENS, ATTENTION):
-            assert (await stub.ModelReady(oip.ModelReadyRequest(name=name))).ready
-        listed = await stub.RepositoryIndex(oip.RepositoryIndexRequest())
-        assert [(each.name, each.version, each.state) for each in listed.models] == [
-            (name, "1", "READY") for name in (FAKE, TOKENS, ATTENTION)
-        ]
-        error = await refused(
-            stub.ModelReady(oip.ModelReadyRequest(name="x")), grpc.StatusCode.NOT_FOUND
-        )
-        assert "there is fake, fake.tokens, fake.attention" in (error.details() or "")
-        service.readiness.set(serving=False)
-        assert not (await stub.ServerReady(oip.ServerReadyRequest())).ready
-        assert not (await stub.ModelReady(oip.ModelReadyRequest(name=FAKE))).ready
-        listed = await stub.RepositoryIndex(oip.RepositoryIndexRequest())
-        assert {each.state for each in listed.models} == {"UNAVAILABLE"}
-        ready = await stub.RepositoryIndex(oip.RepositoryIndexRequest(ready=True))
-        assert not ready.models
+async def test_server_and_models_are_live_ready_and_described(service: Service) -> None:
+    stub = InferenceStub(service.channel)
+    assert (await stub.ServerLive(oip.ServerLiveRequest())).live
+    assert (await stub.ServerReady(oip.ServerReadyRequest())).ready
+    told = await stub.ServerMetadata(oip.ServerMetadataRequest())
+    assert (told.name, told.version) == ("headlight", __version__)
+    assert "statistics" not in told.extensions  # else perf_analyzer would ask for them
+    for name in (FAKE, TOKENS, ATTENTION):
+        assert (await stub.ModelReady(oip.ModelReadyRequest(name=name))).ready
+    listed = await stub.RepositoryIndex(oip.RepositoryIndexRequest())
+    assert [(each.name, each.version, each.state) for each in listed.models] == [
+        (name, "1", "READY") for name in (FAKE, TOKENS, ATTENTION)
+    ]
+    error = await refused(
+        stub.ModelReady(oip.ModelReadyRequest(name="x")), grpc.StatusCode.NOT_FOUND
+    )
+    assert "there is fake, fake.tokens, fake.attention" in (error.details() or "")
+    service.readiness.set(serving=False)
+    assert not (await stub.ServerReady(oip.ServerReadyRequest())).ready
+    assert not (await stub.ModelReady(oip.ModelReadyRequest(name=FAKE))).ready
+    listed = await stub.RepositoryIndex(oip.RepositoryIndexRequest())
+    assert {each.state for each in listed.models} == {"UNAVAILABLE"}
+    ready = await stub.RepositoryIndex(oip.RepositoryIndexRequest(ready=True))
+    assert not ready.models
 
 
-async def test_outputs_without_names_are_those_of_the_metadata(serve: Serve) -> None:
-    async with serve() as service:
-        stub = InferenceStub(service.channel)
-        for name in (FAKE, TOKENS, ATTENTION):
-            told = await stub.ModelMetadata(oip.ModelMetadataRequest(name=name))
-            config = (await stub.ModelConfig(oip.ModelConfigRequest(name=name))).config
-            found = arrays(await stub.ModelInfer(of_texts("a bb", model=name)))
-            described = {each.name: tuple(each.shape) for each in told.outputs}
-            assert list(found) == list(described)
-            for output, shape in described.items():
-                pairs = zip(found[output].shape, shape, strict=True)
-                assert all(wanted in (-1, extent) for extent, wanted in pairs), output
-            assert [each.name for each in config.output] == list(described)
-            assert [each.name for each in told.inputs] == ["text", "input_ids", "attention_mask"]
-            assert [each.optional for each in config.input] == [False, True, True]
-            limits = service.model.limits
-            largest = limits.max_items if name == FAKE else limits.max_request_tokens // MAX_LENGTH
-            assert config.max_batch_size == largest
-            assert told.properties["bundle_sha256"] == "ab" * 32
+async def test_outputs_without_names_are_those_of_the_metadata(service: Service) -> None:
+    stub = InferenceStub(service.channel)
+    for name in (FAKE, TOKENS, ATTENTION):
+        told = await stub.ModelMetadata(oip.ModelMetadataRequest(name=name))
+        config = (await stub.ModelConfig(oip.ModelConfigRequest(name=name))).config
+        found = arrays(await stub.ModelInfer(of_texts("a bb", model=name)))
+        described = {each.name: tuple(each.shape) for each in told.outputs}
+        assert list(found) == list(described)
+        for output, shape in described.items():
+            pairs = zip(found[output].shape, shape, strict=True)
+            assert all(wanted in (-1, extent) for extent, wanted in pairs), output
+        assert [each.name for each in config.output] == list(described)
+        assert [each.name for each in told.inputs] == ["text", "input_ids", "attention_mask"]
+        assert [each.optional for each in config.input] == [False, True, True]
+        limits = service.model.limits
+        largest = limits.max_items if name == FAKE else limits.max_request_tokens // MAX_LENGTH
+        assert config.max_batch_size == largest
+        assert told.properties["bundle_sha256"] == "ab" * 32
     assert described["attention"] == (-1, LAYERS, HEADS, -1, -1)
 
 
@@ -103,12 +101,11 @@ async def test_the_name_alone_is_of_what_the_model_is_for(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_refused_methods_name_the_remedy(serve: Serve, name: str) -> None:
-    async with serve() as service:
-        method = getattr(InferenceStub(service.channel), name)
-        error = await refused(method(oip.UnservedRequest()), grpc.StatusCode.UNIMPLEMENTED)
-        labels = {"grpc_type": "unary", "grpc_service": SERVICE.full_name, "grpc_method": name}
-        assert service.sample("grpc_server_handled_total", **labels, grpc_code="UNIMPLEMENTED") == 1
+async def test_refused_methods_name_the_remedy(service: Service, name: str) -> None:
+    method = getattr(InferenceStub(service.channel), name)
+    error = await refused(method(oip.UnservedRequest()), grpc.StatusCode.UNIMPLEMENTED)
+    labels = {"grpc_type": "unary", "grpc_service": SERVICE.full_name, "grpc_method": name}
+    assert service.sample("grpc_server_handled_total", **labels, grpc_code="UNIMPLEMENTED") == 1
     assert len((error.details() or "").split()) > 5
 
 
@@ -116,18 +113,17 @@ def test_every_method_that_changes_models_is_refused() -> None:
     assert {"RepositoryModelLoad", "RepositoryModelUnload", "ModelStatistics"} <= {*REFUSED}
 
 
-async def test_reflection_has_the_service_under_its_true_name(serve: Serve) -> None:
-    async with serve() as service:
-        stub = reflection_pb2_grpc.ServerReflectionStub(service.channel)
-        asked = [
-            reflection_pb2.ServerReflectionRequest(file_containing_symbol=name)
-            for name in (
-                SERVICE.full_name,
-                "headlight.v1.HeadlightService",
-                "grpc.health.v1.Health",
-            )
-        ]
-        found = [answer async for answer in stub.ServerReflectionInfo(iter(asked))]
+async def test_reflection_has_the_service_under_its_true_name(service: Service) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(service.channel)
+    asked = [
+        reflection_pb2.ServerReflectionRequest(file_containing_symbol=name)
+        for name in (
+            SERVICE.full_name,
+            "headlight.v1.HeadlightService",
+            "grpc.health.v1.Health",
+        )
+    ]
+    found = [answer async for answer in stub.ServerReflectionInfo(iter(asked))]
     files = [
         FileDescriptorProto.FromString(answer.file_descriptor_response.file_descriptor_proto[0])
         for answer in found

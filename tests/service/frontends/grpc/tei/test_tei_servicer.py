@@ -16,7 +16,7 @@ from headlight import AsyncClient, __version__
 from headlight.runtime import Runtime
 from headlight_service.frontends.grpc.tei import tei_messages as pb
 from tests.service.calls import refused, until
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, Service
 from tests.service.fakes import MAX_LENGTH, FakeRuntime
 from tests.service.frontends.grpc.tei.tei_calls import SERVICES, call, call_stream
 
@@ -62,18 +62,17 @@ async def test_token_vectors_are_those_of_the_client(serve: Serve, runtime: Runt
         assert [len(each.token_embeddings) for each in streamed] == [len(e) for e in expected]
 
 
-async def test_an_answer_has_its_size_and_times(serve: Serve) -> None:
-    async with serve() as service:
-        asked = call(service.channel, "Embed", pb.EmbedRequest(inputs="one two three"))
-        metadata = (await asked).metadata
-        assert (metadata.compute_chars, metadata.compute_tokens) == (13, 3)
-        assert 0 < metadata.inference_time_ns < metadata.total_time_ns
-        headers: dict[str, Any] = dict(await asked.initial_metadata())
-        assert headers["x-compute-type"] == "cpu"
-        assert headers["x-compute-characters"] == "13"
-        assert headers["x-compute-tokens"] == "3"
-        times = ("compute", "total", "tokenization", "queue", "inference")
-        assert all(int(headers[f"x-{name}-time"]) >= 0 for name in times)
+async def test_an_answer_has_its_size_and_times(service: Service) -> None:
+    asked = call(service.channel, "Embed", pb.EmbedRequest(inputs="one two three"))
+    metadata = (await asked).metadata
+    assert (metadata.compute_chars, metadata.compute_tokens) == (13, 3)
+    assert 0 < metadata.inference_time_ns < metadata.total_time_ns
+    headers: dict[str, Any] = dict(await asked.initial_metadata())
+    assert headers["x-compute-type"] == "cpu"
+    assert headers["x-compute-characters"] == "13"
+    assert headers["x-compute-tokens"] == "3"
+    times = ("compute", "total", "tokenization", "queue", "inference")
+    assert all(int(headers[f"x-{name}-time"]) >= 0 for name in times)
 
 
 async def test_tokens_have_offsets_in_bytes(serve: Serve, runtime: Runtime) -> None:
@@ -128,17 +127,16 @@ async def test_long_texts_are_refused_unless_truncation_is_asked(
         assert ends[0] != ends[1]
 
 
-async def test_invalid_requests_name_the_field(serve: Serve) -> None:
-    async with serve() as service:
-        wrong: dict[str, Any] = {
-            "inputs: is empty": {"inputs": ""},
-            "dimensions: is 5": {"inputs": "a", "dimensions": 5},
-            "truncation_direction: is unknown": {"inputs": "a", "truncation_direction": 9},
-        }
-        for expected, fields in wrong.items():
-            asked = call(service.channel, "Embed", pb.EmbedRequest(**fields))
-            error = await refused(asked, grpc.StatusCode.INVALID_ARGUMENT)
-            assert (error.details() or "").startswith(expected)
+async def test_invalid_requests_name_the_field(service: Service) -> None:
+    wrong: dict[str, Any] = {
+        "inputs: is empty": {"inputs": ""},
+        "dimensions: is 5": {"inputs": "a", "dimensions": 5},
+        "truncation_direction: is unknown": {"inputs": "a", "truncation_direction": 9},
+    }
+    for expected, fields in wrong.items():
+        asked = call(service.channel, "Embed", pb.EmbedRequest(**fields))
+        error = await refused(asked, grpc.StatusCode.INVALID_ARGUMENT)
+        assert (error.details() or "").startswith(expected)
 
 
 @pytest.mark.parametrize("name", WRONG_MODEL)
@@ -154,10 +152,9 @@ async def test_methods_of_other_models_are_refused(serve: Serve, name: str) -> N
         assert "tei.v1.Embed" in (error.details() or "")
 
 
-async def test_decoding_is_not_implemented(serve: Serve) -> None:
-    async with serve() as service:
-        asked = call(service.channel, "Decode", pb.DecodeRequest(ids=[1]))
-        await refused(asked, grpc.StatusCode.UNIMPLEMENTED)
+async def test_decoding_is_not_implemented(service: Service) -> None:
+    asked = call(service.channel, "Decode", pb.DecodeRequest(ids=[1]))
+    await refused(asked, grpc.StatusCode.UNIMPLEMENTED)
 
 
 async def test_the_description_has_the_limits(serve: Serve) -> None:
@@ -180,18 +177,16 @@ async def test_a_model_that_is_being_loaded_is_unavailable(serve: Serve) -> None
             await refused(call(service.channel, name, request), grpc.StatusCode.UNAVAILABLE)
 
 
-async def test_an_invalid_message_is_counted_as_ours(serve: Serve) -> None:
-    async with serve() as service:
-        multi: Any = service.channel.unary_unary("/tei.v1.Embed/Embed", None, None)
-        error = await refused(multi(b"\xff\xff"), grpc.StatusCode.INVALID_ARGUMENT)
-        assert "cannot be decoded" in (error.details() or "")
-        labels = {"grpc_type": "unary", "grpc_service": "tei.v1.Embed", "grpc_method": "Embed"}
-        await until(
-            lambda: (
-                service.sample("grpc_server_handled_total", grpc_code="INVALID_ARGUMENT", **labels)
-                == 1
-            )
+async def test_an_invalid_message_is_counted_as_ours(service: Service) -> None:
+    multi: Any = service.channel.unary_unary("/tei.v1.Embed/Embed", None, None)
+    error = await refused(multi(b"\xff\xff"), grpc.StatusCode.INVALID_ARGUMENT)
+    assert "cannot be decoded" in (error.details() or "")
+    labels = {"grpc_type": "unary", "grpc_service": "tei.v1.Embed", "grpc_method": "Embed"}
+    await until(
+        lambda: (
+            service.sample("grpc_server_handled_total", grpc_code="INVALID_ARGUMENT", **labels) == 1
         )
+    )
 
 
 async def test_reflection_knows_the_services(serve: Serve) -> None:

@@ -8,7 +8,7 @@ import grpc
 
 from headlight_service.frontends.grpc.tei import tei_messages as pb
 from tests.service.calls import refused, until
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, Service
 from tests.service.fakes import FakeRuntime
 from tests.service.frontends.grpc.tei.tei_calls import call, call_stream
 
@@ -30,26 +30,23 @@ async def test_answers_come_in_the_order_of_the_requests(serve: Serve) -> None:
             assert one.embeddings == other.embeddings
 
 
-async def test_a_stream_waits_where_a_call_is_shed(serve: Serve) -> None:
-    async with serve() as service:
-        admission = service.model.admission
-        outputs = admission.outputs
-        taken = outputs.free
-        outputs.take(taken)
-        await refused(
-            call(service.channel, "Embed", pb.EmbedRequest(inputs="a")),
-            grpc.StatusCode.RESOURCE_EXHAUSTED,
-        )
-        streaming = asyncio.create_task(
-            call_stream(service.channel, "EmbedStream", requests_of(20))
-        )
-        await until(lambda: admission._waiting.count > 0)
-        read = requests_of(1)[0].ByteSize()
-        assert admission.requests.held == read, "it reads no further while one request waits"
-        with admission.lock:
-            admission.give_output(taken)
-        assert len(await streaming) == 20
-        assert service.sample("headlight_rejected_total", model="fake", reason="output_bytes") == 1
+async def test_a_stream_waits_where_a_call_is_shed(service: Service) -> None:
+    admission = service.model.admission
+    outputs = admission.outputs
+    taken = outputs.free
+    outputs.take(taken)
+    await refused(
+        call(service.channel, "Embed", pb.EmbedRequest(inputs="a")),
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    )
+    streaming = asyncio.create_task(call_stream(service.channel, "EmbedStream", requests_of(20)))
+    await until(lambda: admission._waiting.count > 0)
+    read = requests_of(1)[0].ByteSize()
+    assert admission.requests.held == read, "it reads no further while one request waits"
+    with admission.lock:
+        admission.give_output(taken)
+    assert len(await streaming) == 20
+    assert service.sample("headlight_rejected_total", model="fake", reason="output_bytes") == 1
 
 
 async def test_a_stream_reads_no_more_than_its_window(serve: Serve) -> None:
@@ -84,10 +81,9 @@ async def test_a_cancelled_stream_gives_everything_back(serve: Serve) -> None:
         await until(lambda: (admission.requests.held, admission.outputs.held) == (0, 0))
 
 
-async def test_a_draining_server_answers_the_requests_it_has_read(serve: Serve) -> None:
-    async with serve() as service:
-        stream = call(service.channel, "EmbedStream", None)
-        await stream.write(pb.EmbedRequest(inputs="a"))
-        assert len((await stream.read()).embeddings) == 4
-        service.servicers.drain()
-        await refused(stream.read(), grpc.StatusCode.UNAVAILABLE)
+async def test_a_draining_server_answers_the_requests_it_has_read(service: Service) -> None:
+    stream = call(service.channel, "EmbedStream", None)
+    await stream.write(pb.EmbedRequest(inputs="a"))
+    assert len((await stream.read()).embeddings) == 4
+    service.servicers.drain()
+    await refused(stream.read(), grpc.StatusCode.UNAVAILABLE)

@@ -88,9 +88,7 @@ def test_work_waits_without_an_error_if_no_thread_can_start(
     assert done.wait(SECONDS)
 
 
-def test_new_streams_are_refused_while_threads_are_short(
-    released: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_streams_are_refused_while_threads_are_short(released: threading.Event) -> None:
     """Statuses, refusals and probes need a thread, too."""
     threads = CallThreads()
     hold(threads, 8, released)

@@ -67,23 +67,22 @@ async def test_a_failed_server_is_replaced(serve: Serve) -> None:
         assert await answered(service), "at the same address"
 
 
-async def test_calls_of_a_failed_server_are_released(serve: Serve) -> None:
-    async with serve() as service:
-        service.engine.gate.clear()
-        pending = [service.stub.Encode(request()) for _ in range(3)]
-        await service.started()
-        stream = service.stub.EncodeStream()
-        await until(lambda: service.in_flight.count == 4)
-        await end(service)
-        for call in pending:
-            with pytest.raises(grpc.aio.AioRpcError):
-                await call
-        service.engine.gate.set()
-        await until(lambda: service.in_flight.count == 0)
-        assert service.sample("headlight_held_request_bytes", model="fake") == 0
-        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 0)
-        assert await answered(service)
-        stream.cancel()
+async def test_calls_of_a_failed_server_are_released(service: Service) -> None:
+    service.engine.gate.clear()
+    pending = [service.stub.Encode(request()) for _ in range(3)]
+    await service.started()
+    stream = service.stub.EncodeStream()
+    await until(lambda: service.in_flight.count == 4)
+    await end(service)
+    for call in pending:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await call
+    service.engine.gate.set()
+    await until(lambda: service.in_flight.count == 0)
+    assert service.sample("headlight_held_request_bytes", model="fake") == 0
+    await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 0)
+    assert await answered(service)
+    stream.cancel()
 
 
 async def test_a_repeatedly_failing_server_is_given_up(

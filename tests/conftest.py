@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from headlight.runtime import Runtime
-from tests import graph_operators
+from tests import graph_operators, scorers
 from tests.drawing import load_profiles
 from tests.factory import kind_config, write_checkpoint
 from tests.once import once
@@ -70,3 +70,31 @@ def bundle_path(make_bundle: MakeBundle) -> Path:
 def runtime(bundle_path: Path) -> Runtime:
     """Return a runtime of the small rotary bundle, on one thread."""
     return Runtime(bundle_path, threads=1)
+
+
+@pytest.fixture(scope="module")
+def ranking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    """Return a runtime of a small model that scores pairs; services change it."""
+    with Runtime(scorers.bundle(tmp_path_factory, "reranker"), threads=1) as runtime:
+        yield runtime
+
+
+@pytest.fixture(scope="module")
+def classifying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    """Return a runtime of a small model that classifies texts; services change it."""
+    with Runtime(scorers.bundle(tmp_path_factory, "classifier"), threads=1) as runtime:
+        yield runtime
+
+
+@pytest.fixture(scope="module")
+def weighting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    """Return a runtime of a small model that weights terms; services change it."""
+    with Runtime(scorers.bundle(tmp_path_factory, "sparse"), threads=1) as runtime:
+        yield runtime
+
+
+@pytest.fixture(scope="module")
+def matching(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    """Return a runtime of a small model that has several vectors of a text; services change it."""
+    with Runtime(scorers.bundle(tmp_path_factory, "multi_vector"), threads=1) as runtime:
+        yield runtime

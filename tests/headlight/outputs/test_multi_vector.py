@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -14,12 +12,6 @@ from tests import scorers
 
 TEXT = "a planet"  # [CLS] a p l a n e t [SEP]; ids 5 .. 30 are letters
 FILL = scorers.ROLES["query"].expanded_length
-
-
-@pytest.fixture(scope="module")
-def matching(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    with Runtime(scorers.bundle(tmp_path_factory, "multi_vector"), threads=1) as runtime:
-        yield runtime
 
 
 def test_a_query_is_marked_and_filled_up_with_tokens_that_none_sees(matching: Runtime) -> None:

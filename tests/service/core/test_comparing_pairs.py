@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import grpc
 import pytest
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime
-from tests import scorers
 from tests.service.calls import details_of, refused
 from tests.service.conftest import Serve
-from tests.service.fakes import FakeRuntime
 from tests.service.frontends.grpc.test_encode_stream import frames_of, kinds
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
@@ -25,20 +22,12 @@ HIDE, ATTEND = (
 INTERACTIVE = {"model": "reranker", "priority": "interactive"}
 
 
-@pytest.fixture(scope="module")
-def ranking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeRuntime]:
-    with Runtime(scorers.bundle(tmp_path_factory, "reranker"), threads=1) as runtime:
-        yield cast(FakeRuntime, runtime)
-
-
 def of(*passages: str, query: str = "abc", **fields: Any) -> pb.CompareRequest:
     texts = [pb.Input(text=each) for each in passages]
     return pb.CompareRequest(query=pb.Input(text=query), passages=texts, **fields)
 
 
-async def test_tokens_count_the_query_once_for_each_passage(
-    serve: Serve, ranking: FakeRuntime
-) -> None:
+async def test_tokens_count_the_query_once_for_each_passage(serve: Serve, ranking: Runtime) -> None:
     async with serve(ranking) as service:
         request = of("abcd", "ab", evidence=[HIDE])
         answer = await service.stub.Compare(request)
@@ -56,7 +45,7 @@ async def test_tokens_count_the_query_once_for_each_passage(
 
 
 async def test_pairs_of_more_tokens_than_a_request_has_are_refused(
-    serve: Serve, ranking: FakeRuntime
+    serve: Serve, ranking: Runtime
 ) -> None:
     async with serve(ranking, max_request_tokens=40) as service:
         error = await refused(service.stub.Compare(of(*["ab"] * 6)), INVALID)
@@ -64,7 +53,7 @@ async def test_pairs_of_more_tokens_than_a_request_has_are_refused(
     assert (error.details() or "").startswith("passages: have more than 40 tokens together")
 
 
-async def test_a_stream_answers_pairs_as_a_call_does(serve: Serve, ranking: FakeRuntime) -> None:
+async def test_a_stream_answers_pairs_as_a_call_does(serve: Serve, ranking: Runtime) -> None:
     request = of("a b", "c", evidence=[HIDE, ATTEND], sort=True)
     async with serve(ranking) as service:
         expected = await service.stub.Compare(request)
@@ -78,9 +67,7 @@ async def test_a_stream_answers_pairs_as_a_call_does(serve: Serve, ranking: Fake
     assert not found.HasField("query")
 
 
-async def test_a_head_mask_of_a_passage_is_that_of_its_pair(
-    serve: Serve, ranking: FakeRuntime
-) -> None:
+async def test_a_head_mask_of_a_passage_is_that_of_its_pair(serve: Serve, ranking: Runtime) -> None:
     shape = ranking.bundle.manifest.architecture
     zeros = pb.HeadMask(values=[0.0] * shape.layers * shape.heads)
     request, pair = of("a b", "a b"), pb.TextPair(first="abc", second="a b")
@@ -116,7 +103,7 @@ REFUSED: dict[str, tuple[pb.CompareRequest, str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 async def test_what_pairs_cannot_have_is_refused_by_name(
-    serve: Serve, ranking: FakeRuntime, name: str
+    serve: Serve, ranking: Runtime, name: str
 ) -> None:
     request, field = REFUSED[name]
     async with serve(ranking) as service:

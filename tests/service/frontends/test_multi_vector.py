@@ -14,7 +14,6 @@ from headlight.runtime import Runtime
 from headlight.spec import InputRole
 from headlight_service.frontends.grpc.tei import tei_messages as pb
 from headlight_service.frontends.oip import inference_messages as oip
-from tests import scorers
 from tests.service.conftest import Serve
 from tests.service.frontends.grpc.tei.tei_calls import call, call_stream
 from tests.service.frontends.http.http_service import HttpService, http_service
@@ -23,12 +22,6 @@ from tests.wire.test_openapi import check, operation_of
 
 TEXTS = ["red", "a planet, and more", "abcde"]
 ROLES: tuple[InputRole | None, ...] = ("query", "document", None)
-
-
-@pytest.fixture(scope="module")
-def matching(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    with Runtime(scorers.bundle(tmp_path_factory, "multi_vector"), threads=1) as runtime:
-        yield runtime
 
 
 async def test_the_contract_has_vectors_by_role(serve: Serve, matching: Runtime) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -27,12 +26,6 @@ from tests.service.frontends.oip.inference_calls import InferenceStub, arrays, o
 from tests.wire.test_openapi import check, operation_of
 
 TEXTS = ["red", "a planet, and more of it", "green"]
-
-
-@pytest.fixture(scope="module")
-def weighting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    with Runtime(scorers.bundle(tmp_path_factory, "sparse"), threads=1) as runtime:
-        yield runtime
 
 
 def vocabulary(runtime: Runtime, vector: SparseVector) -> tuple[str, ...]:

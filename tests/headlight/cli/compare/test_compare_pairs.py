@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,11 @@ from headlight.cli.commands import main
 from headlight.cli.compare import compare_command
 from headlight.comparison import Comparison, EvidenceSpec
 from headlight.runtime import Runtime
-from tests import scorers
 from tests.headlight.conftest import Pipe
 
 Run = Callable[..., tuple[int, str, str]]
 QUERY = "read a file"
 PASSAGES = ("close it", "open it. then read it", "parse")
-
-
-@pytest.fixture(scope="module")
-def ranking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    with Runtime(scorers.bundle(tmp_path_factory, "reranker"), threads=1) as runtime:
-        yield runtime
 
 
 @pytest.fixture

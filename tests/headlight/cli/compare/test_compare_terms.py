@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,18 +15,11 @@ from headlight.cli.compare.comparison_output import MOST_TERMS
 from headlight.comparison import Comparison
 from headlight.runtime import Runtime
 from headlight.web.comparison_page import comparison_page
-from tests import scorers
 from tests.headlight.conftest import Pipe
 
 Run = Callable[..., tuple[int, str, str]]
 QUERY = "read a file"
 PASSAGES = ("close it", "open it. then read it", "parse")
-
-
-@pytest.fixture(scope="module")
-def weighting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    with Runtime(scorers.bundle(tmp_path_factory, "sparse"), threads=1) as runtime:
-        yield runtime
 
 
 @pytest.fixture

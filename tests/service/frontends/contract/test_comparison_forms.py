@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -21,7 +21,6 @@ from headlight_service.core.requests.answer import Prepared
 from headlight_service.core.requests.request import ComparisonRequest, Input, OutputSpec, Pair
 from headlight_service.frontends.contract.comparison_forms import CompareForm, JsonCompareForm
 from headlight_service.frontends.contract.json_answer_forms import NumberEncoding
-from tests import scorers
 from tests.service.conftest import serving
 from tests.service.fakes import FakeRuntime
 
@@ -66,12 +65,6 @@ class Sized:
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, plan: ComparisonLayout) -> int:
         self.size = self.form.overhead_bytes(ref, prepared, plan)
         return self.size
-
-
-@pytest.fixture(scope="module")
-def ranking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    with Runtime(scorers.bundle(tmp_path_factory, "reranker"), threads=1) as runtime:
-        yield runtime
 
 
 def made(name: str) -> Form:

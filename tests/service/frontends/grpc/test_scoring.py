@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from headlight.runtime import Runtime
 from headlight_service.core.admission.rate_limit import Quotas
 from headlight_service.security.auth_tokens import AuthTokens
 from headlight_service.security.authentication import Authenticator
-from tests import scorers
 from tests.service.batching import Clock
 from tests.service.calls import refused
 from tests.service.conftest import Serve
@@ -23,18 +21,6 @@ from tests.service.security.test_authentication import GOOD, TOKEN
 QUERY, DOCUMENTS = "what is red", ["red", "a planet, and more of it", "x" * 60, "green"]
 CUT = pb.TRUNCATION_CUT_END
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
-
-
-@pytest.fixture(scope="module")
-def ranking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    with Runtime(scorers.bundle(tmp_path_factory, "reranker"), threads=1) as runtime:
-        yield runtime
-
-
-@pytest.fixture(scope="module")
-def classifying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    with Runtime(scorers.bundle(tmp_path_factory, "classifier"), threads=1) as runtime:
-        yield runtime
 
 
 def rerank(**fields: Any) -> pb.RerankRequest:

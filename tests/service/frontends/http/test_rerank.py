@@ -21,21 +21,9 @@ PATHS = ("/rerank", "/v1/rerank", "/v2/rerank", "/v3/rerank")
 
 
 @pytest.fixture(scope="module")
-def ranking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    with Runtime(scorers.bundle(tmp_path_factory, "reranker"), threads=1) as runtime:
-        yield runtime
-
-
-@pytest.fixture(scope="module")
 def service(ranking: Runtime) -> Iterator[HttpService]:
     with http_service(ranking, max_request_tokens=400) as service:
         yield service
-
-
-@pytest.fixture(scope="module")
-def classifying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    with Runtime(scorers.bundle(tmp_path_factory, "classifier"), threads=1) as runtime:
-        yield runtime
 
 
 @pytest.fixture(scope="module")

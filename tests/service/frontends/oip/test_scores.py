@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import grpc
 import numpy as np
-import pytest
 
 from headlight.runtime import Runtime
 from headlight_service.frontends.oip import inference_messages as oip
-from tests import scorers
 from tests.service.calls import refused
 from tests.service.conftest import Serve, Service
 from tests.service.frontends.oip.inference_calls import InferenceStub, arrays, of_texts
 
 PAIRS = [("what is red", "a planet"), ("what is red", "green"), ("a", "b")]
-
-
-@pytest.fixture(scope="module")
-def ranking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    with Runtime(scorers.bundle(tmp_path_factory, "reranker"), threads=1) as runtime:
-        yield runtime
-
-
-@pytest.fixture(scope="module")
-def classifying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    with Runtime(scorers.bundle(tmp_path_factory, "classifier"), threads=1) as runtime:
-        yield runtime
 
 
 def asked(service: Service, *texts: str, pairs: bool = False) -> oip.ModelInferRequest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +14,12 @@ from headlight_service.app.executor import Executor
 from headlight_service.config.options import Config
 from headlight_service.frontends.grpc.tei import tei_messages as pb
 from headlight_service.telemetry.metrics import Metrics
-from tests import scorers
 from tests.service.conftest import Serve
 from tests.service.fakes import FakeRuntime
 from tests.service.frontends.grpc.tei.tei_calls import call, call_stream
 
 QUERY, TEXTS = "what is red", ["red", "a planet, and more of it", "x" * 60, "green"]
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
-
-
-@pytest.fixture(scope="module")
-def ranking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    with Runtime(scorers.bundle(tmp_path_factory, "reranker"), threads=1) as runtime:
-        yield runtime
-
-
-@pytest.fixture(scope="module")
-def classifying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    with Runtime(scorers.bundle(tmp_path_factory, "classifier"), threads=1) as runtime:
-        yield runtime
 
 
 async def test_texts_are_ranked(serve: Serve, ranking: Runtime) -> None:

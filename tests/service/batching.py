@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from headlight.description import Limits
@@ -173,6 +175,19 @@ def fitted(config: Config, *told: Limits) -> Admission:
     )
     fit(admission, config, told)
     return admission
+
+
+def at_once(work: Callable[[int], None], count: int = 4) -> None:
+    """Call a function in several threads, which begin together; it gets the number of each."""
+    begin = threading.Barrier(count)
+
+    def run(number: int) -> None:
+        begin.wait(30)
+        work(number)
+
+    with ThreadPoolExecutor(count) as threads:
+        for each in [threads.submit(run, number) for number in range(count)]:
+            each.result(timeout=60)
 
 
 def lengths(engine: FakeEngine) -> list[list[int]]:

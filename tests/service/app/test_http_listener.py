@@ -38,6 +38,11 @@ def listening() -> Listener:
     return Listener(taken("--metrics", Address("127.0.0.1", 0)), functools.partial(respond, pages))
 
 
+@pytest.fixture
+def server() -> Listener:
+    return listening()
+
+
 def connect(server: Listener) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.server_port), timeout=30)
 
@@ -76,8 +81,7 @@ def test_connections_are_limited_also_by_descriptors(
     assert listening()._most == most
 
 
-def test_many_connections_share_one_thread() -> None:
-    server = listening()
+def test_many_connections_share_one_thread(server: Listener) -> None:
     before = set(threading.enumerate())
     with contextlib.ExitStack() as stack:
         for _ in range(100):
@@ -116,8 +120,7 @@ def test_a_response_larger_than_the_buffers_arrives_whole() -> None:
     assert body == LARGE
 
 
-def test_a_request_may_come_in_pieces() -> None:
-    server = listening()
+def test_a_request_may_come_in_pieces(server: Listener) -> None:
     with connect(server) as client:
         for piece in (b"GE", b"T /o", b"k HTTP/1.1\r", b"\n\r", b"\n"):
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -141,8 +144,7 @@ def test_a_request_may_come_in_pieces() -> None:
         (b"\x16\x03\x01", b"400"),
     ],
 )
-def test_every_request_has_an_answer(request_line: bytes, status: bytes) -> None:
-    server = listening()
+def test_every_request_has_an_answer(server: Listener, request_line: bytes, status: bytes) -> None:
     for _ in range(2):
         assert ask(server, request_line + b"\r\n\r\n").startswith(b"HTTP/1.1 " + status)
 

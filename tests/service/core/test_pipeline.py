@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from array import array
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import OutputSpec, Pair, Request, TokenIds
 from headlight_service.core.tokenizer_threads import TokenizerThreads
+from tests.service.batching import at_once
 from tests.service.core.pipelines import (
     LONG,
     OVERHEAD,
@@ -91,10 +92,8 @@ def test_a_waiting_thread_computes_itself_if_a_slot_is_idle(made: Core) -> None:
 
 def test_concurrent_submissions_get_their_own_answers() -> None:
     with core(slots=2) as made:
-        begin = threading.Barrier(4)
 
         def ask(own: int) -> None:
-            begin.wait(30)
             for turn in range(40):
                 text = "x" * (1 + own) + " y" * (turn % 5)
                 inputs = [text, LONG] if turn % 10 == own else [text]
@@ -108,11 +107,9 @@ def test_concurrent_submissions_get_their_own_answers() -> None:
                 item = EncodeItem(np.array([1 + own] + [1] * (turn % 5)), answer.prepared.selection)
                 np.testing.assert_array_equal(answer.results[0].pooled, result(item).pooled)
 
-        with ThreadPoolExecutor(4) as threads:
-            for each in [threads.submit(ask, own) for own in range(4)]:
-                each.result(timeout=60)
-            made.passed()
-            made.computed()
+        at_once(ask)
+        made.passed()
+        made.computed()
 
 
 def test_a_dry_run_is_tokenised_and_not_computed() -> None:

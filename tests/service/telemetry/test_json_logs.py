@@ -11,23 +11,13 @@ import pytest
 
 from headlight_service.telemetry import json_logs
 from headlight_service.telemetry.log_writer import DROPPED
+from tests.service.logged import root_log
 
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
-    """Return the output of a configured root logger.
-
-    Restores the configuration of the test run afterwards.
-    """
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    root.handlers.clear()
-    stream = io.StringIO()
-    json_logs.configure("info", stream)
-    yield stream
-    logging.captureWarnings(False)
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    with root_log("info") as stream:
+        yield stream
 
 
 def entries(stream: io.StringIO) -> list[dict[str, Any]]:

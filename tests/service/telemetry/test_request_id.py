@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,12 +18,12 @@ from google.rpc.status_pb2 import Status
 
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.frontends.grpc.grpc_status import DETAILS
-from headlight_service.telemetry import json_logs
 from headlight_service.telemetry.request_id import REQUEST_ID, given_id
 from tests.service.calls import refused, request, until
 from tests.service.conftest import Serve
 from tests.service.fakes import FAILURE
 from tests.service.frontends.grpc.test_encode_stream import ask, frames_of
+from tests.service.logged import root_log
 from tests.service.raw import closed_window
 from tests.service.tracing import RecordedSpans, context_of
 
@@ -55,15 +54,8 @@ class Log:
 @pytest.fixture(params=["info"])
 def log(request: pytest.FixtureRequest) -> Iterator[Log]:
     """Configure the log as the service does; parametrise indirectly by the level."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    root.handlers.clear()
-    stream = io.StringIO()
-    json_logs.configure(request.param, stream)
-    yield Log(stream)
-    logging.captureWarnings(False)
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    with root_log(request.param) as stream:
+        yield Log(stream)
 
 
 at_debug = pytest.mark.parametrize("log", ["debug"], indirect=True)

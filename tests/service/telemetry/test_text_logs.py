@@ -14,20 +14,13 @@ import pytest
 
 from headlight_service.telemetry import json_logs, text_logs
 from headlight_service.telemetry.text_logs import TextFormatter
+from tests.service.logged import root_log
 
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
-    """Where a configured root logger writes text; the configuration before comes back."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    root.handlers.clear()
-    stream = io.StringIO()
-    json_logs.configure("info", stream, TextFormatter(), (text_logs.is_noteworthy,))
-    yield stream
-    logging.captureWarnings(False)
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    with root_log("info", TextFormatter(), (text_logs.is_noteworthy,)) as stream:
+        yield stream
 
 
 LOG = logging.getLogger("headlight_service.test")

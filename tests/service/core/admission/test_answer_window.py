@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headlight_service.core.admission.answer_window import AnswerWindow
+from tests.service.batching import at_once
 
 LIMIT, FREE = 100, 10
 
@@ -127,13 +128,11 @@ def test_answers_enter_in_order_within_the_limit_except_a_single_large_one(
 
 
 def test_concurrent_enter_and_leave_lose_nothing() -> None:
-    window, begin = AnswerWindow(LIMIT, FREE), threading.Barrier(4)
+    window, lock = AnswerWindow(LIMIT, FREE), threading.Lock()
     held, most = 0, 0
-    lock = threading.Lock()
 
-    def visit() -> None:
+    def visit(_: int) -> None:
         nonlocal held, most
-        begin.wait(30)
         for _ in range(500):
             may_go = threading.Event()
             if not window.enter(40, may_go.set):
@@ -145,11 +144,7 @@ def test_concurrent_enter_and_leave_lose_nothing() -> None:
                 held -= 40
             window.leave(40)
 
-    threads = [threading.Thread(target=visit) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    at_once(visit)
     assert (held, most <= LIMIT) == (0, True)
     assert Visit(window, 10 * LIMIT).inside, "nothing is held"
 

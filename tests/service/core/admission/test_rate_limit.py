@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 
 import pytest
 from hypothesis import given
@@ -22,9 +21,14 @@ from headlight_service.core.admission.rate_limit import (
 )
 from headlight_service.core.admission.request_budget import RequestBudget
 from headlight_service.core.admission.shed_error import Shed, Shortage
-from tests.service.batching import Clock
+from tests.service.batching import Clock, at_once
 
 FAILURE = EngineError("the model failed")
+
+
+@pytest.fixture
+def bucket() -> Bucket:
+    return Bucket(1, 100, Clock())
 
 
 def refusal(bucket: Bucket, tokens: float) -> Shed:
@@ -59,8 +63,7 @@ def test_a_refused_request_gets_the_time_until_enough_tokens() -> None:
     assert bucket.level == pytest.approx(0)
 
 
-def test_failed_requests_are_refunded_and_abandoned_ones_are_not() -> None:
-    bucket = Bucket(1, 100, Clock())
+def test_failed_requests_are_refunded_and_abandoned_ones_are_not(bucket: Bucket) -> None:
     charged(bucket, 60).close(FAILURE)
     charged(bucket, 60).close(Shed("the queue is full", Shortage.QUEUE_TOKENS, 1.0))
     assert bucket.level == 100
@@ -70,8 +73,7 @@ def test_failed_requests_are_refunded_and_abandoned_ones_are_not() -> None:
     assert bucket.level == 10
 
 
-def test_computed_work_of_failed_and_expired_requests_is_charged() -> None:
-    bucket = Bucket(1, 100, Clock())
+def test_computed_work_of_failed_and_expired_requests_is_charged(bucket: Bucket) -> None:
     request = charged(bucket, 80)
     request.take_tokens(30, math.inf)
     request.give_back_tokens()
@@ -81,8 +83,7 @@ def test_computed_work_of_failed_and_expired_requests_is_charged() -> None:
     assert bucket.level == 20
 
 
-def test_the_reading_cost_is_part_of_the_price_and_not_refunded() -> None:
-    bucket = Bucket(1, 100, Clock())
+def test_the_reading_cost_is_part_of_the_price_and_not_refunded(bucket: Bucket) -> None:
     charged(bucket, 80, read=5 * TOKENIZED_PER_COMPUTED)
     assert bucket.level == 20
     bucket = Bucket(1, 100, Clock())
@@ -218,8 +219,7 @@ def test_a_bucket_is_not_evicted_during_a_call(monkeypatch: pytest.MonkeyPatch) 
     assert len(quotas._kept) == 2
 
 
-def test_requests_of_a_client_share_one_bucket_and_others_are_unlimited() -> None:
-    bucket = Bucket(1, 100, Clock())
+def test_requests_of_a_client_share_one_bucket_and_others_are_unlimited(bucket: Bucket) -> None:
     request = request_of(bucket)
     request.charge_tokenizing(160)
     assert bucket.level == 90
@@ -238,8 +238,7 @@ def test_requests_of_a_client_share_one_bucket_and_others_are_unlimited() -> Non
     assert bucket.level == 80
 
 
-def test_read_only_requests_may_go_into_debt_but_not_while_in_debt() -> None:
-    bucket = Bucket(1, 100, Clock())
+def test_read_only_requests_may_go_into_debt_but_not_while_in_debt(bucket: Bucket) -> None:
     request = request_of(bucket)
     request.refuse_early(10**6, -1.0, computes=False)
     request.charge_tokenizing(101 * TOKENIZED_PER_COMPUTED)
@@ -262,20 +261,14 @@ def test_tokens_are_charged_beyond_the_reading_cost_already_paid() -> None:
 
 def test_concurrent_threads_take_exact_amounts_from_a_bucket() -> None:
     bucket = Bucket(1, 10**6, Clock())
-    begin = threading.Barrier(4)
 
-    def spend() -> None:
-        begin.wait(30)
+    def spend(_: int) -> None:
         for _ in range(2000):
             bucket.charge(3)
             bucket.spend(1)
             bucket.spend(-2)
 
-    threads = [threading.Thread(target=spend) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    at_once(spend)
     assert bucket.level == 10**6 - 4 * 2000 * 2
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from concurrent.futures import CancelledError
 from typing import Any
@@ -18,6 +17,7 @@ from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.estimates import Expected, WaitEstimate
 from headlight_service.core.admission.request_budget import RequestBudget
 from headlight_service.core.admission.shed_error import Shed, Shortage
+from tests.service.batching import at_once
 
 FAILURE = EngineError("the model failed")
 
@@ -27,6 +27,11 @@ def admission_of(**limits: Any) -> Admission:
         **{"max_tokens": 1000, "max_request_bytes": 1000, "max_output_bytes": 1000, **limits},
         estimates=[WaitEstimate(1)],
     )
+
+
+@pytest.fixture
+def admission() -> Admission:
+    return admission_of()
 
 
 def held(admission: Admission) -> tuple[int, int, int, int]:
@@ -51,8 +56,9 @@ def queued(
 @pytest.mark.parametrize(
     "error", [None, FAILURE, DeadlineExceeded("late")], ids=["answered", "failed", "late"]
 )
-def test_everything_is_released_once(priority: Priority, error: Exception | None) -> None:
-    admission = admission_of()
+def test_everything_is_released_once(
+    admission: Admission, priority: Priority, error: Exception | None
+) -> None:
     budget = queued(admission, priority)
     assert held(admission) == (3, 50, 50 if priority == "bulk" else 0, 20)
     assert budget.answer_bytes == 20
@@ -62,8 +68,7 @@ def test_everything_is_released_once(priority: Priority, error: Exception | None
     assert held(admission) == (0, 0, 0, 0)
 
 
-def test_tokens_being_computed_are_held_until_the_batch_ends() -> None:
-    admission = admission_of()
+def test_tokens_being_computed_are_held_until_the_batch_ends(admission: Admission) -> None:
     budget = queued(admission, "bulk")
     budget.began(30)
     budget.began(15)
@@ -75,8 +80,7 @@ def test_tokens_being_computed_are_held_until_the_batch_ends() -> None:
     assert held(admission) == (0, 0, 0, 0)
 
 
-def test_the_end_of_a_batch_releases_nothing_of_an_open_budget() -> None:
-    admission = admission_of()
+def test_the_end_of_a_batch_releases_nothing_of_an_open_budget(admission: Admission) -> None:
     budget = queued(admission)
     budget.began(50)
     budget.ended(50)
@@ -84,8 +88,9 @@ def test_the_end_of_a_batch_releases_nothing_of_an_open_budget() -> None:
     budget.close()
 
 
-def test_a_computed_wave_releases_its_tokens_and_keeps_the_answer_bytes() -> None:
-    admission = admission_of()
+def test_a_computed_wave_releases_its_tokens_and_keeps_the_answer_bytes(
+    admission: Admission,
+) -> None:
     budget = queued(admission)
     assert budget.give_back_tokens() == 50
     assert held(admission) == (3, 0, 0, 20)
@@ -96,8 +101,7 @@ def test_a_computed_wave_releases_its_tokens_and_keeps_the_answer_bytes() -> Non
     assert held(admission) == (0, 0, 0, 0)
 
 
-def test_unsent_answer_bytes_are_held_until_released() -> None:
-    admission = admission_of()
+def test_unsent_answer_bytes_are_held_until_released(admission: Admission) -> None:
     budget = queued(admission)
     budget.give_back_tokens()
     assert budget.close(keep_answer_bytes=15) == 15
@@ -111,8 +115,7 @@ def test_unsent_answer_bytes_are_held_until_released() -> None:
     assert held(admission) == (0, 0, 0, 0)
 
 
-def test_parts_of_an_answer_are_reserved_together() -> None:
-    admission = admission_of()
+def test_parts_of_an_answer_are_reserved_together(admission: Admission) -> None:
     budget = RequestBudget(admission, admission.estimates[0], "interactive")
     budget.take_answer(20)
     budget.take_answer(30)
@@ -121,8 +124,7 @@ def test_parts_of_an_answer_are_reserved_together() -> None:
     assert admission.outputs.held == 0
 
 
-def test_a_cancelled_request_reserves_nothing_more() -> None:
-    admission = admission_of()
+def test_a_cancelled_request_reserves_nothing_more(admission: Admission) -> None:
     budget = RequestBudget(admission, admission.estimates[0], "interactive")
     budget.close()
     with pytest.raises(CancelledError):
@@ -134,8 +136,7 @@ def test_a_cancelled_request_reserves_nothing_more() -> None:
     assert held(admission) == (0, 0, 0, 0)
 
 
-def test_a_refused_reservation_changes_nothing() -> None:
-    admission = admission_of()
+def test_a_refused_reservation_changes_nothing(admission: Admission) -> None:
     budget = RequestBudget(admission, admission.estimates[0], "interactive")
     with pytest.raises(Shed) as refused:
         budget.take_request(1001)
@@ -153,9 +154,8 @@ def test_a_refused_reservation_changes_nothing() -> None:
     assert held(admission) == (0, 0, 0, 0)
 
 
-def test_the_deadline_is_checked_when_a_request_is_queued() -> None:
+def test_the_deadline_is_checked_when_a_request_is_queued(admission: Admission) -> None:
     """Before reading, its tokens were an estimate, and other requests have arrived since."""
-    admission = admission_of()
     admission.estimates[0].worked_off(tokens=10, seconds=60.0)
     queued(admission)
     budget = RequestBudget(admission, admission.estimates[0], "interactive")
@@ -168,8 +168,7 @@ def test_the_deadline_is_checked_when_a_request_is_queued() -> None:
     assert admission.tokens.held == 60
 
 
-def test_the_deadline_is_checked_before_a_request_is_read() -> None:
-    admission = admission_of()
+def test_the_deadline_is_checked_before_a_request_is_read(admission: Admission) -> None:
     admission.estimates[0].worked_off(tokens=10, seconds=60.0)
     queued(admission)
     budget = RequestBudget(admission, admission.estimates[0], "interactive")
@@ -194,8 +193,9 @@ class Learnt:
         )
 
 
-def test_the_wait_is_recorded_when_a_request_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    admission = admission_of()
+def test_the_wait_is_recorded_when_a_request_is_computed(
+    admission: Admission, monkeypatch: pytest.MonkeyPatch
+) -> None:
     admission.estimates[0].worked_off(tokens=10, seconds=1.0)
     others, learnt = queued(admission), Learnt(admission, monkeypatch)
     budget = queued(admission, "bulk", time.monotonic() + 100)
@@ -209,8 +209,7 @@ def test_the_wait_is_recorded_when_a_request_is_computed(monkeypatch: pytest.Mon
     others.close()
 
 
-def test_a_cancelled_wait_is_recorded_if_longer_than_expected() -> None:
-    admission = admission_of()
+def test_a_cancelled_wait_is_recorded_if_longer_than_expected(admission: Admission) -> None:
     admission.estimates[0].worked_off(tokens=10, seconds=60.0)
     others, expected = queued(admission), Expected(1.0, 0.0, 1.0)
     before = admission.estimates[0].latest(expected, "interactive")
@@ -226,9 +225,8 @@ def test_a_cancelled_wait_is_recorded_if_longer_than_expected() -> None:
 
 
 def test_results_of_cancelled_requests_do_not_record_a_wait(
-    monkeypatch: pytest.MonkeyPatch,
+    admission: Admission, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    admission = admission_of()
     admission.estimates[0].worked_off(tokens=10, seconds=60.0)
     others, learnt = queued(admission), Learnt(admission, monkeypatch)
     budget = queued(admission)
@@ -290,24 +288,16 @@ def test_everything_is_released_after_any_order_of_events(
 
 
 def test_concurrent_threads_reserve_and_release_exactly() -> None:
-    admission, begin = (
-        admission_of(max_tokens=10**6, max_request_bytes=10**6, max_output_bytes=10**9),
-        threading.Barrier(4),
-    )
+    admission = admission_of(max_tokens=10**6, max_request_bytes=10**6, max_output_bytes=10**9)
 
-    def live(priority: Priority) -> None:
-        begin.wait(30)
+    def live(number: int) -> None:
         for _ in range(500):
-            budget = queued(admission, priority)
+            budget = queued(admission, PRIORITIES[number % 2])
             with admission.lock:
                 budget.began(50)
             budget.close()
             with admission.lock:
                 budget.ended(50)
 
-    threads = [threading.Thread(target=live, args=(PRIORITIES[at % 2],)) for at in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    at_once(live)
     assert held(admission) == (0, 0, 0, 0)

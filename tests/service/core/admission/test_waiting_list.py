@@ -66,6 +66,11 @@ def admission_of(models: int = 1, largest: int = BULK) -> Admission:
     return admission
 
 
+@pytest.fixture
+def admission() -> Admission:
+    return admission_of()
+
+
 def shed(admission: Admission, priority: Priority, tokens: int, model: int = 0) -> str:
     """Return the message of a request that does not wait; empty: it was admitted."""
     budget = RequestBudget(admission, admission.estimates[model], priority)
@@ -77,16 +82,16 @@ def shed(admission: Admission, priority: Priority, tokens: int, model: int = 0) 
     return ""
 
 
-def test_a_waiting_bulk_request_does_not_block_interactive_ones() -> None:
-    admission = admission_of()
+def test_a_waiting_bulk_request_does_not_block_interactive_ones(admission: Admission) -> None:
     assert Waiter(admission, "bulk", 70).wait()
     assert not Waiter(admission, "bulk", 10).wait()
     assert Waiter(admission, "interactive", 5).wait()
     assert not shed(admission, "interactive", 5)
 
 
-def test_the_next_part_of_a_bulk_request_does_not_block_interactive_ones() -> None:
-    admission = admission_of()
+def test_the_next_part_of_a_bulk_request_does_not_block_interactive_ones(
+    admission: Admission,
+) -> None:
     begun, other = Waiter(admission, "bulk", 40), Waiter(admission, "bulk", 30)
     assert begun.wait()
     assert other.wait()
@@ -95,8 +100,9 @@ def test_the_next_part_of_a_bulk_request_does_not_block_interactive_ones() -> No
     assert Waiter(admission, "interactive", 5).wait()
 
 
-def test_interactive_requests_are_admitted_before_bulk_that_came_first() -> None:
-    admission = admission_of()
+def test_interactive_requests_are_admitted_before_bulk_that_came_first(
+    admission: Admission,
+) -> None:
     first, bulk, urgent = (
         Waiter(admission, "interactive", 80),
         Waiter(admission, "bulk", 50),
@@ -110,8 +116,9 @@ def test_interactive_requests_are_admitted_before_bulk_that_came_first() -> None
 
 
 @pytest.mark.parametrize("priority", PRIORITIES)
-def test_a_request_that_does_not_wait_does_not_overtake(priority: Priority) -> None:
-    admission = admission_of()
+def test_a_request_that_does_not_wait_does_not_overtake(
+    admission: Admission, priority: Priority
+) -> None:
     first, large = Waiter(admission, priority, 40), Waiter(admission, priority, 60)
     assert first.wait()
     assert not large.wait()
@@ -122,8 +129,7 @@ def test_a_request_that_does_not_wait_does_not_overtake(priority: Priority) -> N
     assert not shed(admission, priority, 1)
 
 
-def test_answer_bytes_are_awaited_in_order_with_the_tokens() -> None:
-    admission = admission_of()
+def test_answer_bytes_are_awaited_in_order_with_the_tokens(admission: Admission) -> None:
     first, large, small = (Waiter(admission, "bulk", 1, each << 20) for each in (7, 3, 2))
     assert [each.wait() for each in (first, large, small)] == [True, False, False]
     assert admission.tokens.held == 1, "nothing is taken before all fits"
@@ -133,8 +139,7 @@ def test_answer_bytes_are_awaited_in_order_with_the_tokens() -> None:
     assert [large.admitted, small.admitted] == [True, True]
 
 
-def test_kept_bytes_of_a_sent_answer_admit_once_released() -> None:
-    admission = admission_of()
+def test_kept_bytes_of_a_sent_answer_admit_once_released(admission: Admission) -> None:
     first, other = (Waiter(admission, "bulk", 1, 7 << 20) for _ in range(2))
     assert first.wait()
     assert not other.wait()
@@ -147,9 +152,8 @@ def test_kept_bytes_of_a_sent_answer_admit_once_released() -> None:
 @pytest.mark.parametrize("priority", PRIORITIES)
 @pytest.mark.parametrize("other", PRIORITIES)
 def test_a_request_that_has_begun_does_not_wait_for_those_that_need_its_answer(
-    priority: Priority, other: Priority
+    admission: Admission, priority: Priority, other: Priority
 ) -> None:
-    admission = admission_of()
     begun = Waiter(admission, priority, 20, 4 << 20)
     assert begun.wait()
     assert not Waiter(admission, other, 1, 5 << 20).wait()

@@ -26,6 +26,11 @@ class FakeCall:
             act()
 
 
+@pytest.fixture
+def in_flight() -> InFlight:
+    return InFlight()
+
+
 def entered(in_flight: InFlight) -> FakeCall:
     """Return an admitted call."""
     call = FakeCall()
@@ -33,8 +38,7 @@ def entered(in_flight: InFlight) -> FakeCall:
     return call
 
 
-async def test_quiet_requires_a_period_without_calls() -> None:
-    in_flight = InFlight()
+async def test_quiet_requires_a_period_without_calls(in_flight: InFlight) -> None:
     in_flight.closed = True
     in_flight.announced.set()
     quiet = asyncio.create_task(in_flight.quiet(0.05, limit=60))
@@ -48,8 +52,9 @@ async def test_quiet_requires_a_period_without_calls() -> None:
 
 
 @pytest.mark.parametrize("late", [True, False], ids=["late message", "disconnect"])
-async def test_a_refused_or_ended_call_resets_the_quiet_period(late: bool) -> None:
-    in_flight = InFlight()
+async def test_a_refused_or_ended_call_resets_the_quiet_period(
+    in_flight: InFlight, late: bool
+) -> None:
     call = entered(in_flight)
     if late:
         assert in_flight.admits()
@@ -67,8 +72,7 @@ async def test_a_refused_or_ended_call_resets_the_quiet_period(late: bool) -> No
     assert time.monotonic() - last >= 0.05
 
 
-async def test_no_call_is_refused_before_clients_know_of_the_drain() -> None:
-    in_flight = InFlight()
+async def test_no_call_is_refused_before_clients_know_of_the_drain(in_flight: InFlight) -> None:
     assert in_flight.admits()
     in_flight.closed = True
     coming = [asyncio.create_task(asyncio.to_thread(in_flight.admits)) for _ in range(3)]
@@ -80,8 +84,7 @@ async def test_no_call_is_refused_before_clients_know_of_the_drain() -> None:
     assert in_flight.count == 0
 
 
-async def test_a_message_before_clients_know_of_the_drain_is_admitted() -> None:
-    in_flight = InFlight()
+async def test_a_message_before_clients_know_of_the_drain_is_admitted(in_flight: InFlight) -> None:
     in_flight.closed = True
     call = entered(in_flight)
     in_flight.announced.set()
@@ -90,8 +93,7 @@ async def test_a_message_before_clients_know_of_the_drain_is_admitted() -> None:
     assert in_flight.count == 0
 
 
-async def test_shutdown_waits_for_calls_to_end() -> None:
-    in_flight = InFlight()
+async def test_shutdown_waits_for_calls_to_end(in_flight: InFlight) -> None:
     call = entered(in_flight)
     idle = asyncio.create_task(in_flight.idle())
     await asyncio.sleep(0)
@@ -103,10 +105,9 @@ async def test_shutdown_waits_for_calls_to_end() -> None:
 
 
 async def test_an_unread_refusal_delays_shutdown_only_briefly(
-    monkeypatch: pytest.MonkeyPatch,
+    in_flight: InFlight, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headlight_service.frontends.grpc.in_flight_calls.REFUSED_SECONDS", 0.05)
-    in_flight = InFlight()
     call = entered(in_flight)
     begun = time.monotonic()
     in_flight.refused(cast(Call, call))
@@ -116,8 +117,7 @@ async def test_an_unread_refusal_delays_shutdown_only_briefly(
     assert in_flight.count == 0
 
 
-async def test_the_wait_for_quiet_is_bounded_under_endless_load() -> None:
-    in_flight = InFlight()
+async def test_the_wait_for_quiet_is_bounded_under_endless_load(in_flight: InFlight) -> None:
     quiet = asyncio.create_task(in_flight.quiet(3600, limit=0.1))
 
     def load() -> bool:

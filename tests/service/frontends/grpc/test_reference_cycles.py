@@ -35,9 +35,13 @@ LARGE = pb.Outputs(attention=pb.AttentionOutput())
 
 
 @contextlib.asynccontextmanager
-async def uncollected() -> AsyncIterator[list[Any]]:
-    """Run calls without the collector; return what the collector would have found,
-    filled in once they have ended.
+async def uncollected(
+    kinds: tuple[type, ...] = HEAVY, *, frames: bool = True
+) -> AsyncIterator[list[Any]]:
+    """Run calls that leave no objects of these kinds, nor frames of the service, to the collector.
+
+    Yields all that it frees, filled in once the calls have ended. The collector does not track
+    tuples of arrays; AbortError shows gRPC's record of a call.
     """
     found: list[Any] = []
     before = asyncio.all_tasks()
@@ -57,21 +61,15 @@ async def uncollected() -> AsyncIterator[list[Any]]:
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
+    assert [each for each in found if isinstance(each, kinds)] == []
+    assert not frames or service_frames(found) == []
 
 
 def ends(task: asyncio.Task[Any]) -> bool:
     return "_request" not in getattr(task.get_coro(), "__qualname__", "")
 
 
-def heavy(found: Iterable[Any]) -> list[Any]:
-    """Return requests and the holders of results; the collector does not track tuples of arrays.
-
-    Also gRPC's record of a call, visible by the exception that it holds.
-    """
-    return [each for each in found if isinstance(each, HEAVY)]
-
-
-def own_frames(found: Iterable[Any]) -> list[str]:
+def service_frames(found: Iterable[Any]) -> list[str]:
     frames = [each for each in found if isinstance(each, types.FrameType)]
     return [
         frame.f_code.co_qualname
@@ -96,12 +94,10 @@ async def ended(call: Any) -> None:
 )
 async def test_a_refused_request_leaves_no_reference_cycle(service: Service, bad: bytes) -> None:
     channel: Any = service.channel  # whose stubs want serializers, which bytes need not
-    async with uncollected() as found:
+    async with uncollected():
         for _ in range(CALLS):
             with contextlib.suppress(grpc.aio.AioRpcError):
                 await channel.unary_unary("/headlight.v1.HeadlightService/Encode")(bad)
-    assert heavy(found) == []
-    assert own_frames(found) == []
 
 
 @pytest.mark.parametrize("traced", [False, True])
@@ -116,8 +112,6 @@ async def test_an_answered_request_leaves_no_reference_cycle(
         assert [
             each for each in found if type(each).__name__ in ("RPCState", "_ServicerContext")
         ] == []
-        assert heavy(found) == []
-        assert own_frames(found) == []
 
 
 @pytest.mark.parametrize("traced", [False, True])
@@ -126,24 +120,20 @@ async def test_an_expired_stream_request_leaves_no_reference_cycle(
 ) -> None:
     async with serve(tracing=recorded.tracing if traced else None, streams=1) as service:
         running = await service.hold(service.stub.Encode(request()))
-        async with uncollected() as found:
+        async with uncollected():
             await ended(service.stub.EncodeStream(iter([streamed()]), timeout=0.1))
             service.engine.gate.set()
             await running
-        assert heavy(found) == []
-        assert own_frames(found) == []
 
 
 async def test_an_expired_unary_request_leaves_no_reference_cycle(single: Service) -> None:
     running = await single.hold(single.stub.Encode(request()))
-    async with uncollected() as found:
+    async with uncollected():
         for _ in range(CALLS):
             await expired(single.stub.Encode(request(), timeout=0.05))
         await until(lambda: single.in_flight.count == 1)
         single.engine.gate.set()
         await running
-    assert heavy(found) == []
-    assert own_frames(found) == []
 
 
 async def expired(call: Any) -> None:
@@ -157,11 +147,10 @@ async def expired(call: Any) -> None:
 )
 async def test_failed_requests_leave_no_reference_cycle(single: Service, error: Exception) -> None:
     single.engine.broken = error
-    async with uncollected() as found:
+    async with uncollected(frames=False):
         for _ in range(CALLS):
             await expired(single.stub.Encode(request()))
             await ended(single.stub.EncodeStream(iter([streamed()])))
-    assert heavy(found) == []
 
 
 @pytest.mark.usefixtures("steady")
@@ -170,11 +159,9 @@ async def test_results_of_a_stalled_reader_leave_no_reference_cycle(
 ) -> None:
     # Time to come and read its status.
     monkeypatch.setattr(peer_timeouts, "LEAST_LINGER_SECONDS", 60)
-    async with serve(stall_seconds=0.2) as service:
-        async with uncollected() as found:
-            call = service.stub.EncodeStream(iter([streamed(length=1500, outputs=LARGE)]))
-            await call.read()
-            await asyncio.wait_for(service.in_flight.idle(), 30)  # meanwhile nothing is read
-            await ended(call)
-            assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert [each for each in found if isinstance(each, HELD)] == []
+    async with serve(stall_seconds=0.2) as service, uncollected(HELD, frames=False):
+        call = service.stub.EncodeStream(iter([streamed(length=1500, outputs=LARGE)]))
+        await call.read()
+        await asyncio.wait_for(service.in_flight.idle(), 30)  # meanwhile nothing is read
+        await ended(call)
+        assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -205,6 +205,7 @@ def test_request_ids_are_echoed_or_made(service: HttpService) -> None:
 def test_requests_are_counted_by_door_method_and_status(service: HttpService) -> None:
     service.ask(PATH, {"input": "a"})
     service.ask(PATH, {"input": 1})
+    service.ask("/embed", {"inputs": "a"})
     service.ask("/invented/path/1")
     service.ask("/v1/models/a")
     service.ask("/v1/models/b")
@@ -218,6 +219,7 @@ def test_requests_are_counted_by_door_method_and_status(service: HttpService) ->
     assert counted == {
         ("openai", PATH, "200"): 1,
         ("openai", PATH, "400"): 1,
+        ("tei", "/embed", "200"): 1,
         ("http", "other", "404"): 1,
         ("openai", "/v1/models/*", "404"): 2,
     }

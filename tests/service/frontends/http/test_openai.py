@@ -75,9 +75,10 @@ def test_dimensions_cut_the_vector(service: HttpService) -> None:
     assert len(reply.json["data"][0]["embedding"]) == 2
 
 
-def test_a_role_chooses_a_prompt_and_so_does_a_task_of_jina() -> None:
+def test_a_name_a_role_or_a_task_of_jina_chooses_a_prompt() -> None:
     with http_service(FakeRuntime(prompts={"query": "q q ", "passage": "p ", "x": ""})) as service:
         for fields, tokens in (
+            ({"prompt_name": "query"}, 3),
             ({"role": "query"}, 3),
             ({"role": "document"}, 2),
             ({"task": "retrieval.query"}, 3),
@@ -89,16 +90,9 @@ def test_a_role_chooses_a_prompt_and_so_does_a_task_of_jina() -> None:
         ):
             answer = embeddings(service, "a", **fields).json
             assert answer["usage"]["prompt_tokens"] == tokens, fields
-        for fields in ({"role": "passage"}, {"task": "answering"}):
+        for fields in ({"role": "passage"}, {"task": "answering"}, {"prompt_name": "none"}):
             refused = embeddings(service, "a", **fields)
             assert (refused.status, error_of(refused)["param"]) == (400, *fields)
-
-
-def test_a_prompt_is_chosen_by_its_name() -> None:
-    with http_service(FakeRuntime(prompts={"query": "q q "})) as service:
-        assert embeddings(service, "a", prompt_name="query").json["usage"]["prompt_tokens"] == 3
-        refused = embeddings(service, "a", prompt_name="none")
-        assert (refused.status, error_of(refused)["param"]) == (400, "prompt_name")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from headlight import Client, __version__
 from headlight.runtime import Runtime
 from tests.service.conftest import Serve
 from tests.service.fakes import DIM, MAX_LENGTH, FakeRuntime
-from tests.service.frontends.http.http_service import HttpService, Reply, http_service, until
+from tests.service.frontends.http.http_service import HttpService, Reply, http_service
 
 TEXTS = ["two paths", "a", "été: 日本"]
 HEADERS = (
@@ -213,12 +213,3 @@ def test_an_overloaded_service_says_when_to_retry(service: HttpService) -> None:
 def test_a_failed_batch_is_a_failure_of_the_backend(service: HttpService) -> None:
     service.engine.fail()
     refused(service.ask("/embed", {"inputs": "a"}), 424, "Backend")
-
-
-def test_requests_are_counted_as_of_this_door(service: HttpService) -> None:
-    service.ask("/embed", {"inputs": "a"})
-    labels = {"protocol": "tei", "method": "/embed", "code": "200"}
-    until(
-        lambda: service.sample("headlight_requests_total", **labels) == 1,
-        "it is not counted",
-    )

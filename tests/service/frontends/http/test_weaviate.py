@@ -73,7 +73,3 @@ def test_errors_have_weaviates_form(service: HttpService, body: Any, says: str) 
     reply = service.ask("/vectors", body)
     assert (reply.status, set(reply.json)) == (400, {"error"})
     assert says in reply.json["error"]
-
-
-def test_meta_is_an_object(service: HttpService) -> None:
-    assert service.ask("/meta").json["model"] == "fake"

@@ -121,6 +121,7 @@ async def test_reflection_has_the_service_under_its_true_name(service: Service) 
             SERVICE.full_name,
             "headlight.v1.HeadlightService",
             "grpc.health.v1.Health",
+            "tei.v1.Embed",
         )
     ]
     found = [answer async for answer in stub.ServerReflectionInfo(iter(asked))]
@@ -128,7 +129,12 @@ async def test_reflection_has_the_service_under_its_true_name(service: Service) 
         FileDescriptorProto.FromString(answer.file_descriptor_response.file_descriptor_proto[0])
         for answer in found
     ]
-    assert [file.package for file in files] == ["inference", "headlight.v1", "grpc.health.v1"]
+    assert [file.package for file in files] == [
+        "inference",
+        "headlight.v1",
+        "grpc.health.v1",
+        "tei.v1",
+    ]
     methods = {method.name for service in files[0].service for method in service.method}
     assert {"ModelInfer", "ModelStreamInfer", "ModelReady"} <= methods
 

@@ -8,9 +8,7 @@ import grpc
 import numpy as np
 import pytest
 from google.protobuf import descriptor_pool
-from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from headlight import AsyncClient, __version__
 from headlight.runtime import Runtime
@@ -18,7 +16,7 @@ from headlight_service.frontends.grpc.tei import tei_messages as pb
 from tests.service.calls import refused, until
 from tests.service.conftest import Serve, Service
 from tests.service.fakes import MAX_LENGTH, FakeRuntime
-from tests.service.frontends.grpc.tei.tei_calls import SERVICES, call, call_stream
+from tests.service.frontends.grpc.tei.tei_calls import call, call_stream
 
 TEXTS = ["two paths", "a", "été: 日本"]
 WRONG_MODEL: dict[str, Any] = {
@@ -187,20 +185,6 @@ async def test_an_invalid_message_is_counted_as_ours(service: Service) -> None:
             service.sample("grpc_server_handled_total", grpc_code="INVALID_ARGUMENT", **labels) == 1
         )
     )
-
-
-async def test_reflection_knows_the_services(serve: Serve) -> None:
-    names = {service.full_name for service in SERVICES.values()}
-    async with serve() as service:
-        stub: Any = reflection_pb2_grpc.ServerReflectionStub(service.channel)
-        requests = [
-            reflection_pb2.ServerReflectionRequest(list_services=""),
-            reflection_pb2.ServerReflectionRequest(file_containing_symbol="tei.v1.Embed"),
-        ]
-        listed, described = [each async for each in stub.ServerReflectionInfo(iter(requests))]
-        assert names <= {each.name for each in listed.list_services_response.service}
-        [file] = described.file_descriptor_response.file_descriptor_proto
-        assert FileDescriptorProto.FromString(file).package == "tei.v1"
 
 
 @pytest.mark.parametrize(

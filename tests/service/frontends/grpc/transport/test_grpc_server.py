@@ -12,7 +12,7 @@ from grpc import _server
 
 from headlight_service.frontends.grpc.transport.grpc_server import MOST_LOSSES, Change
 from tests.service.calls import request, until
-from tests.service.conftest import Serve, Service
+from tests.service.conftest import Service
 
 ENDS = "/fault/end"  # a call of this name ends the thread that serves all calls
 
@@ -42,6 +42,14 @@ class Seen:
         self.told.append(f"{name} {change.name}")
 
 
+@pytest.fixture
+def seen(service: Service) -> Seen:
+    """Return what the server reports of itself."""
+    seen = Seen()
+    service.server._observe = seen.observe
+    return seen
+
+
 async def end(service: Service) -> None:
     """End the serving thread. This call gets no answer."""
     channel: Any = grpc.aio.insecure_channel(
@@ -57,14 +65,11 @@ async def answered(service: Service) -> bool:
     return bool((await service.stub.Encode(request(), wait_for_ready=True, timeout=60)).items)
 
 
-async def test_a_failed_server_is_replaced(serve: Serve) -> None:
-    seen = Seen()
-    async with serve() as service:
-        service.server._observe = seen.observe
-        await end(service)
-        await until(lambda: len(seen.told) == 2)
-        assert seen.told == ["grpc LOST", "grpc RESTORED"]
-        assert await answered(service), "at the same address"
+async def test_a_failed_server_is_replaced(service: Service, seen: Seen) -> None:
+    await end(service)
+    await until(lambda: len(seen.told) == 2)
+    assert seen.told == ["grpc LOST", "grpc RESTORED"]
+    assert await answered(service), "at the same address"
 
 
 async def test_calls_of_a_failed_server_are_released(service: Service) -> None:
@@ -86,38 +91,32 @@ async def test_calls_of_a_failed_server_are_released(service: Service) -> None:
 
 
 async def test_a_repeatedly_failing_server_is_given_up(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    service: Service, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = Seen()
     monkeypatch.setattr(
         "headlight_service.frontends.grpc.transport.grpc_server.LOSS_SECONDS", 3600.0
     )
-    async with serve() as service:
-        service.server._observe = seen.observe
-        for place in range(MOST_LOSSES):
-            await end(service)
-            await until(lambda place=place: len(seen.told) == 2 * place + 2)  # type: ignore[misc]
-        assert seen.told[-2:] == ["grpc LOST", "grpc GIVEN_UP"]
-        assert seen.told.count("grpc RESTORED") == MOST_LOSSES - 1
+    for place in range(MOST_LOSSES):
+        await end(service)
+        await until(lambda place=place: len(seen.told) == 2 * place + 2)  # type: ignore[misc]
+    assert seen.told[-2:] == ["grpc LOST", "grpc GIVEN_UP"]
+    assert seen.told.count("grpc RESTORED") == MOST_LOSSES - 1
 
 
 async def test_an_occasionally_failing_server_is_not_given_up(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    service: Service, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = Seen()
     monkeypatch.setattr("headlight_service.frontends.grpc.transport.grpc_server.LOSS_SECONDS", 0.0)
-    async with serve() as service:
-        service.server._observe = seen.observe
-        for place in range(MOST_LOSSES + 1):
-            await end(service)
-            await until(lambda place=place: len(seen.told) == 2 * place + 2)  # type: ignore[misc]
-        assert "grpc GIVEN_UP" not in seen.told
+    for place in range(MOST_LOSSES + 1):
+        await end(service)
+        await until(lambda place=place: len(seen.told) == 2 * place + 2)  # type: ignore[misc]
+    assert "grpc GIVEN_UP" not in seen.told
 
 
 async def test_a_replacement_that_ends_before_it_is_watched_is_replaced(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    service: Service, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, ended = Seen(), list[bool]()
+    ended = list[bool]()
     whole = _server._serve
 
     def _serve(state: Any) -> None:  # threads are named after it
@@ -125,36 +124,31 @@ async def test_a_replacement_that_ends_before_it_is_watched_is_replaced(
             whole(state)
         ended.append(True)
 
-    async with serve() as service:
-        server, make = service.server, service.server._make
+    server, make = service.server, service.server._make
 
-        def make_and_join(bridge: Any) -> grpc.Server:
-            made = make(bridge)
-            start = made.start
+    def make_and_join(bridge: Any) -> grpc.Server:
+        made = make(bridge)
+        start = made.start
 
-            def start_and_join() -> None:
-                before = {*threading.enumerate()}
-                start()
-                for thread in {*threading.enumerate()} - before:
-                    thread.join(60)
+        def start_and_join() -> None:
+            before = {*threading.enumerate()}
+            start()
+            for thread in {*threading.enumerate()} - before:
+                thread.join(60)
 
-            if not ended:
-                monkeypatch.setattr(made, "start", start_and_join)
-            return made
+        if not ended:
+            monkeypatch.setattr(made, "start", start_and_join)
+        return made
 
-        server._observe = seen.observe
-        monkeypatch.setattr(server, "_make", make_and_join)
-        monkeypatch.setattr(_server, "_serve", _serve)
-        await end(service)
-        await until(lambda: len(seen.told) == 4)
-        assert seen.told == ["grpc LOST", "grpc RESTORED"] * 2
-        assert await answered(service)
+    monkeypatch.setattr(server, "_make", make_and_join)
+    monkeypatch.setattr(_server, "_serve", _serve)
+    await end(service)
+    await until(lambda: len(seen.told) == 4)
+    assert seen.told == ["grpc LOST", "grpc RESTORED"] * 2
+    assert await answered(service)
 
 
-async def test_a_stopped_server_is_not_reported_as_failed(serve: Serve) -> None:
-    seen = Seen()
-    async with serve() as service:
-        service.server._observe = seen.observe
-        await service.server.stop(None)
-        await asyncio.sleep(0)
+async def test_a_stopped_server_is_not_reported_as_failed(service: Service, seen: Seen) -> None:
+    await service.server.stop(None)
+    await asyncio.sleep(0)
     assert seen.told == []

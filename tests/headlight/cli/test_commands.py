@@ -4,7 +4,6 @@ import dataclasses
 import json
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -12,32 +11,14 @@ import numpy as np
 import pytest
 
 import headlight
-from headlight.cli.commands import main
 from headlight.cli.result_output import info_text
 from headlight.client.sync_client import Client
 from headlight.extras import remedy
 from headlight.spec import VectorType
-from tests.headlight.conftest import Pipe
+from tests.headlight.cli.conftest import Run
 from tests.headlight.fake_server import FakeServicer, Refusal
 
-Run = Callable[..., tuple[int, str, str]]
 BYTES = {"float32": 4, "float16": 2, "ubinary": 1}
-
-
-@pytest.fixture
-def run(
-    target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, pipe: Pipe
-) -> Run:
-    """Run with arguments and optional standard input; return exit code, output, errors."""
-    monkeypatch.setenv("HEADLIGHT_TARGET", target)
-
-    def run(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
-        pipe(stdin)
-        code = main(arguments)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 def test_embed_writes_npz(run: Run, client: Client, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,11 @@ import numpy as np
 import pytest
 
 from headlight import Client, HeadlightError
-from headlight.cli.commands import main
 from headlight.pb import headlight_pb2 as pb
 from headlight.printable import escaped, json_escaped
-from tests.headlight.conftest import Pipe
+from tests.headlight.cli.conftest import Run
 from tests.headlight.fake_server import FakeServicer, Refusal
 
-Run = Callable[..., tuple[int, str, str]]
 # Window title, its 8-bit form, DEL, right-to-left override, isolates, a
 # forged line.
 EVIL = "a\x1b]0;b\x07\x9b2J\x7f\u202ec\u2066d\u2069\u200f\u2028\u0085e\x00\r\nheadlight: f"
@@ -32,22 +29,6 @@ RAW = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
 EVERY_CONTROL = [*range(32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-
-
-@pytest.fixture
-def run(
-    target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, pipe: Pipe
-) -> Run:
-    """Run with arguments; return exit code, output, errors."""
-    monkeypatch.setenv("HEADLIGHT_TARGET", target)
-    pipe(b"")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(arguments)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 def test_every_control_character_is_escaped() -> None:

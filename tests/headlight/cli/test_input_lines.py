@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 from headlight import Client
 from headlight.cli.commands import main
 from headlight.cli.files import PARTIAL
-from tests.headlight.conftest import Pipe
+from tests.headlight.cli.conftest import Run
 from tests.headlight.fake_server import FakeServicer
 
 LONG = "word " * 50
@@ -26,19 +25,11 @@ BAD = {
 }
 GOOD = [number for number in range(1, len(TEXTS) + 1) if number not in BAD]
 
-Run = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def run(target: str, capsys: pytest.CaptureFixture[str], pipe: Pipe) -> Run:
-    """Run embed with arguments and optional standard input; return exit code, output, errors."""
-
-    def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
-        pipe(stdin.encode())
-        code = main(["embed", *arguments, "--target", target])
-        return (code, *capsys.readouterr())
-
-    return run
+def run(command: Run, target: str) -> Run:
+    """Run embed against the fake service."""
+    return lambda *arguments, **options: command("embed", *arguments, "--target", target, **options)
 
 
 @pytest.fixture

@@ -3,44 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from headlight.cli.commands import main
 from headlight.cli.compare import compare_command
 from headlight.comparison import EvidenceSpec
 from headlight.errors import InvalidInput
 from headlight.evidence_methods import UNIT_METHODS
 from headlight.runtime import Runtime
-from tests.headlight.conftest import Pipe
+from tests.headlight.cli.conftest import Run
 
-Run = Callable[..., tuple[int, str, str]]
 QUERY = "read a file"
 PASSAGES = ("close it", "open a file. then read it", "parse", "<b>read</b> file")
 
 
 @pytest.fixture
-def run(
-    runtime: Runtime,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    pipe: Pipe,
-) -> Run:
-    """Run with arguments and standard input, on the model in this process."""
+def run(command: Run, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run compare on the model in this process; standard input has the passages."""
     monkeypatch.setattr(compare_command, "connect", lambda _: contextlib.nullcontext(runtime))
-
-    def run(*arguments: str, stdin: str = "\n".join(PASSAGES)) -> tuple[int, str, str]:
-        pipe(stdin.encode())
-        code = main(["compare", *arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
+    return functools.partial(command, "compare", stdin="\n".join(PASSAGES))
 
 
 def compared(runtime: Runtime, **wanted: Any) -> Any:

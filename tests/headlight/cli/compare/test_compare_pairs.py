@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from headlight.cli.commands import main
 from headlight.cli.compare import compare_command
 from headlight.comparison import Comparison, EvidenceSpec
 from headlight.runtime import Runtime
-from tests.headlight.conftest import Pipe
+from tests.headlight.cli.conftest import Run
 
-Run = Callable[..., tuple[int, str, str]]
 QUERY = "read a file"
 PASSAGES = ("close it", "open it. then read it", "parse")
 
 
 @pytest.fixture
-def run(
-    ranking: Runtime,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    pipe: Pipe,
-) -> Run:
+def run(command: Run, ranking: Runtime, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run compare on the model in this process; standard input has the passages."""
     monkeypatch.setattr(compare_command, "connect", lambda _: contextlib.nullcontext(ranking))
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        pipe("\n".join(PASSAGES).encode())
-        code = main(["compare", QUERY, *arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
+    return functools.partial(command, "compare", QUERY, stdin="\n".join(PASSAGES))
 
 
 def compared(runtime: Runtime, method: Any = "occlusion") -> Comparison:

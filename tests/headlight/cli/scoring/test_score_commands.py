@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from headlight.cli.commands import main
 from headlight.comparison import EvidenceSpec
 from headlight.runtime import Runtime
 from tests import scorers
-from tests.headlight.conftest import Pipe
+from tests.headlight.cli.conftest import Run
 
-Run = Callable[..., tuple[int, str, str]]
 QUERY, DOCUMENTS = "what is red", ["green\x1b[1m", "a planet, and more of it", "x" * 60, "red"]
 
 
@@ -31,15 +28,8 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], pipe: Pipe) -> Run:
-    """Run a command on a bundle, with standard input."""
-
-    def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
-        pipe(stdin.encode())
-        code = main(arguments)
-        return code, *capsys.readouterr()
-
-    return run
+def run(command: Run) -> Run:
+    return command
 
 
 def test_documents_come_by_score_with_their_lines(run: Run, reranker: Path, tmp_path: Path) -> None:

@@ -78,6 +78,10 @@ class Service:
         """Return the value of a metric."""
         return self.metrics.registry.get_sample_value(name, labels)
 
+    def metric(self, name: str, **labels: str) -> float | None:
+        """Return the value of a metric of the model."""
+        return self.sample(name, model="fake", **labels)
+
     async def started(self) -> None:
         """Wait until the engine has begun one more batch."""
         assert await asyncio.to_thread(self.engine.started.acquire, True, 30)

@@ -153,7 +153,7 @@ async def test_full_device_memory_is_reported_and_counted_over_the_wire(serve: S
             FULL,
         )
         assert details_of(error.value)["ErrorInfo"].reason == "DEVICE_MEMORY"
-        assert service.sample("headlight_rejected_total", model="fake", reason="device_memory") == 1
+        assert service.metric("headlight_rejected_total", reason="device_memory") == 1
 
 
 async def test_a_lost_device_ends_the_scheduler_at_its_first_failure(setup: Setup) -> None:

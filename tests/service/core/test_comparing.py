@@ -164,7 +164,7 @@ async def test_a_caller_that_disconnects_releases_everything(service: Service) -
     await until(lambda: admission.tokens.held == others)  # the whole inputs are computed
     call.cancel()
     await service.in_flight.idle()
-    assert service.sample("headlight_cancelled_total", model="fake", stage="queue") == 1
+    assert service.metric("headlight_cancelled_total", stage="queue") == 1
     assert (admission.tokens.held, admission.outputs.held, admission.requests.held) == (
         others,
         0,
@@ -174,11 +174,11 @@ async def test_a_caller_that_disconnects_releases_everything(service: Service) -
 
 async def test_it_is_counted_and_timed_as_an_encoding(service: Service) -> None:
     answer = await service.stub.Compare(of(4, 4, evidence=[HIDE]))
-    found = service.sample("headlight_output_bytes_total", model="fake", output="comparison")
+    found = service.metric("headlight_output_bytes_total", output="comparison")
     assert found == answer.data_bytes
     stage = {"model": "fake", "priority": "interactive", "stage": "total"}
     assert service.sample("headlight_stage_seconds_count", **stage) == 1
-    texts = service.sample("headlight_texts_total", model="fake", priority="interactive")
+    texts = service.metric("headlight_texts_total", priority="interactive")
     assert texts == 3 + 8, "an encoding for each hidden unit"
     assert answer.timings.total_ns > answer.timings.infer_ns > 0
 

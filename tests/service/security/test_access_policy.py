@@ -50,4 +50,4 @@ async def test_a_cpu_fallback_for_a_gpu_is_reported(
 ) -> None:
     monkeypatch.setattr(loading_module, "gpu_installed", lambda: gpu)
     async with serve(provider=provider) as service:
-        assert service.sample("headlight_provider_fallback", model="fake") == told
+        assert service.metric("headlight_provider_fallback") == told

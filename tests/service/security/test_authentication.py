@@ -120,7 +120,7 @@ async def test_each_client_has_its_own_quota(serve: Serve, tokens: AuthTokens) -
         assert details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() == told
         trailing: Any = error.trailing_metadata()
         assert dict(trailing)[PUSHBACK] == f"{told:.0f}"
-        assert service.sample("headlight_rejected_total", model="fake", reason="quota") == 1
+        assert service.metric("headlight_rejected_total", reason="quota") == 1
         await service.stub.Encode(request(text_of(60)), **ELSE)
         clock.now += told / 1000
         await service.stub.Encode(request(text_of(60)), **GOOD)

@@ -156,9 +156,7 @@ async def test_errors_of_the_caller_are_logged_at_level_debug(serve: Serve, log:
         )
         left = await service.hold(service.stub.Encode(request(), metadata=GIVEN))
         left.cancel()
-        await until(
-            lambda: service.sample("headlight_cancelled_total", model="fake", stage="infer") == 1
-        )
+        await until(lambda: service.metric("headlight_cancelled_total", stage="infer") == 1)
         service.engine.gate.set()  # the thread of the call computes
         await asyncio.wait_for(service.in_flight.idle(), 30)
     [entry], [gone] = log.events("request_failed"), log.events("caller_left")
@@ -220,7 +218,7 @@ async def test_a_disconnected_slow_reader_is_logged_with_its_request_id(
         # In one batch, so that both are answered at once.
         for metadata in (dict(GIVEN), {REQUEST_ID: "two words"}):
             client.ask("Encode", request().SerializeToString(), metadata)
-        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 6)
+        await until(lambda: service.metric("headlight_queue_tokens") == 6)
         service.engine.gate.set()
         await before
         await asyncio.wait_for(client.hung_up.wait(), 30)

@@ -72,7 +72,7 @@ async def test_two_calls_in_one_batch_link_to_its_span(
     async with serve(tracing=recorded.tracing, streams=1) as service:
         first = await service.hold(service.stub.Encode(request()))
         others = [asyncio.ensure_future(service.stub.Encode(request(text_of(2)))) for _ in range(2)]
-        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 6)
+        await until(lambda: service.metric("headlight_queue_tokens") == 6)
         service.engine.gate.set()
         await asyncio.gather(first, *others)
         await recorded.calls("Encode", 3)
@@ -213,7 +213,7 @@ async def test_a_call_cancelled_in_the_queue_has_its_spans(
             client.ask("Encode", request(text_of(3)).SerializeToString(), {"grpc-timeout": "2S"})
         else:
             left = service.stub.Encode(request(text_of(3)))
-        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 5)
+        await until(lambda: service.metric("headlight_queue_tokens") == 5)
         if code == "cancelled":
             left.cancel()
         [call] = await recorded.calls("Encode")

@@ -127,8 +127,8 @@ async def test_short_memory_is_reported_and_counted_and_batch_mates_are_answered
         assert details_of(error)["ErrorInfo"].reason == "MEMORY"
         assert "RetryInfo" not in details_of(error)
         assert len({(await each).pooled[0].data for each in small}) == 1
-        assert service.sample("headlight_rejected_total", model="fake", reason="memory") == 1
-        assert service.sample("headlight_rejected_total", model="fake", reason="internal") == 0
+        assert service.metric("headlight_rejected_total", reason="memory") == 1
+        assert service.metric("headlight_rejected_total", reason="internal") == 0
 
 
 async def test_short_memory_while_encoding_an_answer_is_resource_exhausted(
@@ -148,7 +148,7 @@ async def test_short_memory_while_encoding_an_answer_is_resource_exhausted(
         metadata: Any = error.trailing_metadata()
         assert PUSHBACK not in dict(metadata)
         await service.stub.Encode(request())
-        assert service.sample("headlight_rejected_total", model="fake", reason="memory") == 1
+        assert service.metric("headlight_rejected_total", reason="memory") == 1
 
 
 async def test_a_request_of_a_stream_fails_alone(

@@ -51,9 +51,7 @@ async def test_large_answers_are_chunked_and_do_not_block_small_ones(service: Se
     await call.done_writing()
     # The small answer is sent next: while unread, most of the large one
     # cannot have left the server.
-    await until(
-        lambda: service.sample("headlight_texts_total", model="fake", priority="interactive") == 2
-    )
+    await until(lambda: service.metric("headlight_texts_total", priority="interactive") == 2)
     frames = [first, *await frames_of(call)]
     chunks = [frame.chunk for frame in frames if frame.WhichOneof("frame") == "chunk"]
     assert kinds(frames, "small") == ["response"]
@@ -113,7 +111,7 @@ async def test_no_more_requests_are_read_than_may_be_in_flight(serve: Serve) -> 
         call = service.stub.EncodeStream(iter([ask(str(place)) for place in range(5)]))
         await service.started()
         await service.started()
-        assert service.sample("headlight_queue_tokens", model="fake") == 4
+        assert service.metric("headlight_queue_tokens") == 4
         service.engine.gate.set()
         assert len(await frames_of(call)) == 5
 
@@ -176,11 +174,9 @@ async def test_a_disconnecting_caller_frees_everything(single: Service) -> None:
     await call.write(ask("2"))
     call.cancel()
     await single.in_flight.idle()
-    assert single.sample("headlight_queue_tokens", model="fake") == 2, (
-        "what is being computed for nobody"
-    )
+    assert single.metric("headlight_queue_tokens") == 2, "what is being computed for nobody"
     single.engine.gate.set()
-    await until(lambda: single.sample("headlight_queue_tokens", model="fake") == 0)
+    await until(lambda: single.metric("headlight_queue_tokens") == 0)
     await single.stub.Encode(ask("3", 3).encode)
     assert [len(batch[0].ids) for batch in single.engine.batches] == [2, 3]
 

@@ -24,7 +24,7 @@ BULK = pb.PRIORITY_BULK
 
 
 def texts(service: Service, priority: str) -> float | None:
-    return service.sample("headlight_texts_total", model="fake", priority=priority)
+    return service.metric("headlight_texts_total", priority=priority)
 
 
 async def test_unary_calls_streams_and_occlusion_are_counted_under_their_priority(
@@ -41,13 +41,11 @@ async def test_unary_calls_streams_and_occlusion_are_counted_under_their_priorit
         await service.stub.Encode(request(text_of(3), priority=told))
     assert (texts(service, "bulk"), texts(service, "interactive")) == (7, 2)
     stages = {
-        priority: service.sample(
-            "headlight_stage_seconds_count", model="fake", priority=priority, stage="queue"
-        )
+        priority: service.metric("headlight_stage_seconds_count", priority=priority, stage="queue")
         for priority in ("bulk", "interactive")
     }
     assert stages == {"bulk": 3, "interactive": 2}
-    batches = service.sample("headlight_batch_seconds_count", model="fake", priority="bulk")
+    batches = service.metric("headlight_batch_seconds_count", priority="bulk")
     assert batches == len(service.engine.batches) - 2
 
 
@@ -57,13 +55,13 @@ async def test_an_interactive_call_behind_a_queue_of_bulk_is_served_next(single:
         asyncio.create_task(_answer(single, request(text_of(9), priority=BULK))) for _ in range(20)
     ]
     await single.started()
-    await until(lambda: (single.sample("headlight_queue_bulk_tokens", model="fake") or 0) == 20 * 9)
+    await until(lambda: (single.metric("headlight_queue_bulk_tokens") or 0) == 20 * 9)
     urgent = asyncio.create_task(_answer(single, request(text_of(5))))
-    await until(lambda: (single.sample("headlight_queue_tokens", model="fake") or 0) == 20 * 9 + 5)
+    await until(lambda: (single.metric("headlight_queue_tokens") or 0) == 20 * 9 + 5)
     single.engine.gate.set()
     await asyncio.gather(urgent, *bulk)
     assert [len(item.ids) for item in single.engine.batches[1]] == [5]
-    assert single.sample("headlight_queue_bulk_tokens", model="fake") == 0
+    assert single.metric("headlight_queue_bulk_tokens") == 0
 
 
 async def test_an_interactive_text_does_not_wait_for_bulk_to_be_tokenised(serve: Serve) -> None:
@@ -95,7 +93,7 @@ async def test_an_interactive_text_does_not_wait_for_bulk_to_be_tokenised(serve:
 async def test_batch_options_reach_the_scheduler(serve: Serve) -> None:
     async with serve(streams=1, round_lengths=8) as service:
         await service.stub.Encode(request(text_of(3)))
-        assert service.sample("headlight_padding_ratio_sum", model="fake") == 1 - 3 / 8
+        assert service.metric("headlight_padding_ratio_sum") == 1 - 3 / 8
         await service.stub.Encode(request(text_of(3), text_of(3), priority=BULK))
         # The first bulk item measures the rate.
         assert [len(batch) for batch in service.engine.batches] == [1, 1, 1]

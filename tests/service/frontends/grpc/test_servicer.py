@@ -49,9 +49,9 @@ async def test_every_output_arrives_as_computed(serve: Serve) -> None:
     assert (response.model.name, response.model.bundle_sha256) == ("fake", "ab" * 32)
     times = response.timings
     assert times.total_ns >= times.tokenize_ns + times.queue_ns + times.infer_ns
-    assert service.sample("headlight_texts_total", model="fake", priority="interactive") == 2
-    assert service.sample("headlight_tokens_total", model="fake", priority="interactive") == 305
-    assert service.sample("headlight_queue_tokens", model="fake") == 0
+    assert service.metric("headlight_texts_total", priority="interactive") == 2
+    assert service.metric("headlight_tokens_total", priority="interactive") == 305
+    assert service.metric("headlight_queue_tokens") == 0
 
 
 @pytest.mark.parametrize("slack", [0, -1])

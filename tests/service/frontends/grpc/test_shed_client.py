@@ -28,11 +28,7 @@ async def test_only_excess_requests_of_a_bulk_stream_are_sent_again(
     ):
         service.engine.gate.clear()
         running = asyncio.create_task(client.encode_tokens(inputs, priority="bulk"))
-        await until(
-            lambda: bool(
-                service.sample("headlight_rejected_total", model="fake", reason="queue_tokens")
-            )
-        )
+        await until(lambda: bool(service.metric("headlight_rejected_total", reason="queue_tokens")))
         service.engine.gate.set()
         found = await running
     assert [rows.shape for rows in found] == [(100, 4)] * 20

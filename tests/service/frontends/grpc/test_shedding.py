@@ -29,7 +29,7 @@ async def test_a_full_queue_refuses_with_a_retry_delay(serve: Serve) -> None:
         service.engine.gate.set()
         await first
         await service.stub.Encode(request())
-        assert service.sample("headlight_rejected_total", model="fake", reason="queue_tokens") == 1
+        assert service.metric("headlight_rejected_total", reason="queue_tokens") == 1
 
 
 async def test_calls_and_streams_beyond_their_limit_are_refused_with_a_retry_delay(
@@ -48,7 +48,7 @@ async def test_calls_and_streams_beyond_their_limit_are_refused_with_a_retry_del
 async def test_bytes_of_requests_are_bounded_before_anything_is_tokenised(serve: Serve) -> None:
     async with serve(max_queue_bytes=8000, max_request_bytes=8000) as service:
         first = await service.hold(service.stub.Encode(request(text_of(1500))))
-        held = service.sample("headlight_held_request_bytes", model="fake")
+        held = service.metric("headlight_held_request_bytes")
         assert held == request(text_of(1500)).ByteSize()
         call = service.stub.Tokenize(pb.TokenizeRequest(inputs=[text_of(200)]))
         error = await refused(call, grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -56,9 +56,9 @@ async def test_bytes_of_requests_are_bounded_before_anything_is_tokenised(serve:
         service.engine.gate.set()
         await first
         await service.stub.Encode(request(text_of(1500)))
-        assert service.sample("headlight_rejected_total", model="fake", reason="request_bytes") == 1
+        assert service.metric("headlight_rejected_total", reason="request_bytes") == 1
         await service.in_flight.idle()
-        assert service.sample("headlight_held_request_bytes", model="fake") == 0
+        assert service.metric("headlight_held_request_bytes") == 0
 
 
 async def test_a_wait_beyond_the_deadline_is_refused_at_once_and_never_queued(
@@ -77,7 +77,7 @@ async def test_a_wait_beyond_the_deadline_is_refused_at_once_and_never_queued(
         single.stub.Encode(request(), timeout=10), grpc.StatusCode.RESOURCE_EXHAUSTED
     )
     assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
-    assert (single.sample("headlight_backlog_seconds", model="fake") or 0) > 10
+    assert (single.metric("headlight_backlog_seconds") or 0) > 10
     single.engine.gate.set()
     await first
     assert len(single.engine.batches) == 2
@@ -116,7 +116,7 @@ async def test_total_result_bytes_are_bounded_and_the_size_that_fits_is_reported
     }
     async with serve(**options) as service:
         first = await service.hold(service.stub.Encode(request(text_of(200), outputs=ATTENTION)))
-        held = service.sample("headlight_held_output_bytes", model="fake") or 0
+        held = service.metric("headlight_held_output_bytes") or 0
         assert 3 * one_layer < held <= 3 * one_layer + around
         call = service.stub.Encode(request(text_of(200), outputs=ATTENTION))
         error = await refused(call, grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -131,7 +131,7 @@ async def test_total_result_bytes_are_bounded_and_the_size_that_fits_is_reported
         service.engine.gate.set()
         await asyncio.gather(first, second)
         await service.in_flight.idle()
-        assert service.sample("headlight_held_output_bytes", model="fake") == 0
+        assert service.metric("headlight_held_output_bytes") == 0
         assert len(service.engine.batches) == 2
 
 
@@ -170,22 +170,22 @@ async def test_an_answer_too_large_is_refused_with_a_size_that_fits(
 async def test_disconnected_callers_are_counted_by_stage(single: Service) -> None:
 
     def cancelled(stage: str) -> float | None:
-        return single.sample("headlight_cancelled_total", model="fake", stage=stage)
+        return single.metric("headlight_cancelled_total", stage=stage)
 
     running = await single.hold(single.stub.Encode(request()))
     waiting = single.stub.Encode(request())
-    await until(lambda: single.sample("headlight_queue_tokens", model="fake") == 4)
+    await until(lambda: single.metric("headlight_queue_tokens") == 4)
     waiting.cancel()
     running.cancel()
     for stage in ("queue", "infer"):
         # Mypy infers none of its parameter.
         await until(lambda stage=stage: cancelled(stage) == 1)  # type: ignore[misc]
     # The requests that are being computed.
-    await until(lambda: single.sample("headlight_queue_tokens", model="fake") == 2)
-    await until(lambda: single.sample("headlight_held_request_bytes", model="fake") == 0)
+    await until(lambda: single.metric("headlight_queue_tokens") == 2)
+    await until(lambda: single.metric("headlight_held_request_bytes") == 0)
     assert single.in_flight.count == 1, "whose thread computes them"
     single.engine.gate.set()
     await single.in_flight.idle()
-    assert single.sample("headlight_queue_tokens", model="fake") == 0
+    assert single.metric("headlight_queue_tokens") == 0
     assert [cancelled(stage) for stage in CANCEL_STAGES] == [0, 1, 1, 0]
     assert len(single.engine.batches) == 1

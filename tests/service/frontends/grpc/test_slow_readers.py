@@ -36,11 +36,11 @@ STUCK = {
 
 
 def held(service: Service) -> float:
-    return service.sample("headlight_held_output_bytes", model="fake") or 0
+    return service.metric("headlight_held_output_bytes") or 0
 
 
 def rejected(service: Service, reason: str) -> float | None:
-    return service.sample("headlight_rejected_total", model="fake", reason=reason)
+    return service.metric("headlight_rejected_total", reason=reason)
 
 
 def handled(service: Service, method: str, code: str, kind: str = "unary") -> float | None:
@@ -83,7 +83,7 @@ async def test_a_stalled_reader_is_disconnected_and_its_memory_released(
             await frames_of(call)
         assert cut.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         await until(lambda: held(service) == 0)
-        assert service.sample("headlight_held_request_bytes", model="fake") == 0
+        assert service.metric("headlight_held_request_bytes") == 0
         assert (await service.stub.Encode(ask("x").encode)).items
 
 
@@ -100,7 +100,7 @@ async def test_a_reply_timeout_is_not_counted_as_a_client_disconnect(serve: Serv
         await service.in_flight.idle()  # meanwhile nothing is read
         assert rejected(service, "stalled_reader") == 1
         stages = {
-            stage: service.sample("headlight_cancelled_total", model="fake", stage=stage)
+            stage: service.metric("headlight_cancelled_total", stage=stage)
             for stage in CANCEL_STAGES
         }
         assert stages == dict.fromkeys(CANCEL_STAGES, 0)
@@ -153,10 +153,10 @@ async def test_a_unary_answer_keeps_its_permits_until_sent_and_times_out(
         if method != "GetModel":  # which is small, and holds nothing
             await until(lambda: bool(service.servicer._replies._waiting))
             assert held(service) > 20_000
-            assert service.sample("headlight_held_request_bytes", model="fake")
+            assert service.metric("headlight_held_request_bytes")
         await client.hung_up.wait()
         await service.in_flight.idle()
-        assert held(service) == service.sample("headlight_held_request_bytes", model="fake") == 0
+        assert held(service) == service.metric("headlight_held_request_bytes") == 0
         assert rejected(service, "stalled_reader") == 1
         assert handled(service, method, "RESOURCE_EXHAUSTED") == 1
         assert handled(service, method, "OK") is None
@@ -230,7 +230,7 @@ async def test_a_reader_that_disconnects_during_sending_is_counted(
     call.cancel()
     await service.in_flight.idle()
     assert held(service) == 0
-    assert service.sample("headlight_cancelled_total", model="fake", stage="send") == 1
+    assert service.metric("headlight_cancelled_total", stage="send") == 1
     assert rejected(service, "internal") == 0
     assert handled(service, "EncodeStream", "CANCELLED", "bidi_stream") == 1
 
@@ -249,8 +249,7 @@ async def test_a_disconnect_while_waiting_for_the_stream_window_is_counted(
         call.cancel()
         await service.in_flight.idle()
         counted = [
-            service.sample("headlight_cancelled_total", model="fake", stage=stage)
-            for stage in CANCEL_STAGES
+            service.metric("headlight_cancelled_total", stage=stage) for stage in CANCEL_STAGES
         ]
         assert dict(zip(CANCEL_STAGES, counted, strict=True)) == {
             "tokenize": 0,
@@ -274,8 +273,8 @@ async def test_a_client_disconnect_is_never_an_internal_error(
             patch.setattr(Call, "write", write)
             stream = service.stub.EncodeStream(iter([ask("1")]))
             await stream.code()
-        assert service.sample("headlight_cancelled_total", model="fake", stage="send") == count
+        assert service.metric("headlight_cancelled_total", stage="send") == count
         await service.in_flight.idle()
-        assert held(service) == service.sample("headlight_held_request_bytes", model="fake") == 0
-    assert service.sample("headlight_cancelled_total", model="fake", stage="send") == 2
+        assert held(service) == service.metric("headlight_held_request_bytes") == 0
+    assert service.metric("headlight_cancelled_total", stage="send") == 2
     assert rejected(service, "internal") == 0

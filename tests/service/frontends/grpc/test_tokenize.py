@@ -91,21 +91,19 @@ async def test_a_disconnect_while_waiting_for_the_tokenizer_holds_nothing(
     async with serve(runtime) as service:
         first = asyncio.ensure_future(service.stub.Encode(request(text_of(1500), text_of(1))))
         assert await asyncio.to_thread(begun.wait, 30)
-        held = service.sample("headlight_held_request_bytes", model="fake") or 0
+        held = service.metric("headlight_held_request_bytes") or 0
         waiting = [service.stub.Encode(request(text_of(1500))) for _ in range(20)]
         await until(lambda: service.in_flight.count == 21)
         for call in waiting:
             call.cancel()
         await until(lambda: service.in_flight.count == 1)
-        assert service.sample("headlight_held_request_bytes", model="fake") == held
-        assert service.sample("headlight_cancelled_total", model="fake", stage="tokenize") == 20
+        assert service.metric("headlight_held_request_bytes") == held
+        assert service.metric("headlight_cancelled_total", stage="tokenize") == 20
         first.cancel()
         await until(lambda: service.in_flight.count == 0)
-        assert service.sample("headlight_cancelled_total", model="fake", stage="tokenize") == 21
-        assert service.sample("headlight_held_request_bytes", model="fake") == held, (
-            "a thread still works on it"
-        )
+        assert service.metric("headlight_cancelled_total", stage="tokenize") == 21
+        assert service.metric("headlight_held_request_bytes") == held, "a thread still works on it"
         may_end.set()
-        await until(lambda: service.sample("headlight_held_request_bytes", model="fake") == 0)
-        assert service.sample("headlight_cancelled_total", model="fake", stage="tokenize") == 21
+        await until(lambda: service.metric("headlight_held_request_bytes") == 0)
+        assert service.metric("headlight_cancelled_total", stage="tokenize") == 21
     assert len(runtime.tokenizer.texts) == 1, "the second text was left alone"

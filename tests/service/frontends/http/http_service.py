@@ -100,6 +100,15 @@ class HttpService:
     def sample(self, name: str, **labels: str) -> float | None:
         return self.metrics.registry.get_sample_value(name, labels)
 
+    def metric(self, name: str, **labels: str) -> float | None:
+        """Return the value of a metric of the model."""
+        return self.sample(name, model="fake", **labels)
+
+    def counted(self, protocol: str, method: str, code: str) -> float | None:
+        """Return the number of requests that were answered with this code."""
+        labels = {"protocol": protocol, "method": method, "code": code}
+        return self.sample("headlight_requests_total", **labels)
+
     def started(self) -> None:
         """Wait until the engine has begun one more batch."""
         assert self.engine.started.acquire(timeout=60)

@@ -29,7 +29,6 @@ PATH = "/v1/embeddings"
 ELEVEN = "word " * 11
 # Bulk may hold 35 tokens.
 NARROW: dict[str, Any] = {"max_queue_tokens": 40, "max_request_tokens": 20}
-COUNT = "headlight_requests_total"
 
 
 class Asking:
@@ -118,7 +117,7 @@ def test_a_client_that_leaves_has_its_queued_work_cancelled(service: HttpService
     assert [each.reply().status for each in asking] == [200] * 2
     assert len(service.engine.batches) == before
     until(
-        lambda: service.sample(COUNT, protocol="openai", method=PATH, code="499") == 1,
+        lambda: service.counted("openai", PATH, "499") == 1,
         "it is not counted",
     )
 
@@ -162,12 +161,7 @@ def test_a_reader_that_does_not_read_is_cut_and_gives_back_its_permits() -> None
             until(lambda: service.held[2] > 0, "nothing is held")
             until(lambda: service.held == (0, 0, 0), "its answer is still held")
             until(
-                lambda: (
-                    service.sample(
-                        "headlight_rejected_total", model="fake", reason="stalled_reader"
-                    )
-                    == 1
-                ),
+                lambda: service.metric("headlight_rejected_total", reason="stalled_reader") == 1,
                 "it is not counted",
             )
             assert len(read_all(client)) < 8_000_000
@@ -179,7 +173,7 @@ def test_a_reader_of_no_answer_at_all_is_cut() -> None:
     asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 60
     with http_service(stall_seconds=0.2) as service, service.raw(asked):
         until(
-            lambda: service.sample(COUNT, protocol="json", method="/openapi.json", code="499") == 1,
+            lambda: service.counted("json", "/openapi.json", "499") == 1,
             "it is not cut",
         )
         until(lambda: not service.server.door.connections.count, "it is still connected")

@@ -123,9 +123,7 @@ def test_a_client_that_sends_100_mb_gets_its_refusal() -> None:
                     client.sendall(b"x" * 1_000_000)
             answer = read_all(client)
         assert answer == b"" or answer.startswith(b"HTTP/1.1 413 ")
-        assert service.sample(
-            "headlight_requests_total", protocol="openai", method="/v1/embeddings", code="413"
-        )
+        assert service.counted("openai", "/v1/embeddings", "413")
         answers_others(service)
 
 
@@ -214,9 +212,7 @@ def test_large_heads_are_refused(head: bytes) -> None:
                 client.sendall(HEAD + head + b"\r\n")
             answer = read_all(client)
         assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
-        assert service.sample(
-            "headlight_requests_total", protocol="http", method="other", code="431"
-        )
+        assert service.counted("http", "other", "431")
         answers_others(service)
 
 
@@ -257,15 +253,7 @@ def test_a_client_that_leaves_in_its_body_is_counted(service: HttpService) -> No
     with service.raw(HEAD + b"Content-Length: 100\r\n\r\n{"):
         pass
     until(
-        lambda: (
-            service.sample(
-                "headlight_requests_total",
-                protocol="openai",
-                method="/v1/embeddings",
-                code="499",
-            )
-            == 1
-        ),
+        lambda: service.counted("openai", "/v1/embeddings", "499") == 1,
         "the client is not counted",
     )
 
@@ -414,9 +402,7 @@ def test_a_flood_behind_a_slow_request_is_cut() -> None:
             with contextlib.suppress(ConnectionError):
                 client.sendall(flood)
             assert read_all(client) == b""
-        assert service.sample(
-            "headlight_requests_total", protocol="http", method="other", code="429"
-        )
+        assert service.counted("http", "other", "429")
 
 
 def test_a_bad_head_behind_a_slow_request_does_not_end_it() -> None:

@@ -157,7 +157,7 @@ async def test_an_invalid_tensor_is_named_with_the_remedy(serve: Serve, name: st
         assert isinstance(violation, BadRequest.FieldViolation)
         assert violation.field == field
         assert service.engine.batches == []
-        assert service.sample("headlight_queue_tokens", model="fake") == 0
+        assert service.metric("headlight_queue_tokens") == 0
 
 
 OPTIONS: dict[str, tuple[dict[str, Any], str, str]] = {

@@ -209,7 +209,7 @@ async def test_priorities_from_two_are_bulk(serve: Serve, number: int, priority:
     message.parameters["priority"].uint64_param = number  # as tritonclient sends it
     async with serve() as service:
         await InferenceStub(service.channel).ModelInfer(message)
-        assert service.sample("headlight_texts_total", model="fake", priority=priority) == 1
+        assert service.metric("headlight_texts_total", priority=priority) == 1
 
 
 async def test_a_cancelled_call_is_withdrawn(single: Service) -> None:
@@ -218,9 +218,9 @@ async def test_a_cancelled_call_is_withdrawn(single: Service) -> None:
     first = asyncio.ensure_future(stub.ModelInfer(of_texts("a")))
     await single.started()
     waiting = stub.ModelInfer(of_texts("bb"))
-    await until(lambda: single.sample("headlight_queue_tokens", model="fake") == 2)
+    await until(lambda: single.metric("headlight_queue_tokens") == 2)
     waiting.cancel()
-    await until(lambda: single.sample("headlight_queue_tokens", model="fake") == 1)
+    await until(lambda: single.metric("headlight_queue_tokens") == 1)
     single.engine.gate.set()
     await first
     assert [[len(each.ids) for each in batch] for batch in single.engine.batches] == [[1]]

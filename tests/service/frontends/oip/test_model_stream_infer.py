@@ -149,7 +149,7 @@ async def test_no_more_requests_are_read_than_may_be_in_flight(serve: Serve) -> 
             iter([numbered(place) for place in range(5)])
         )
         await service.started()
-        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 2)
+        await until(lambda: service.metric("headlight_queue_tokens") == 2)
         assert stream_of(service)._unanswered == 2
         service.engine.gate.set()
         assert ids_of(await responses(call)) == ["0", "1", "2", "3", "4"]
@@ -161,11 +161,11 @@ async def test_a_client_that_disconnects_frees_everything(single: Service) -> No
         iter([numbered(place) for place in range(5)])
     )
     await single.started()
-    await until(lambda: single.sample("headlight_queue_tokens", model="fake") == 5)
+    await until(lambda: single.metric("headlight_queue_tokens") == 5)
     call.cancel()
     await until(lambda: single.in_flight.count == 0)
     single.engine.gate.set()
-    await until(lambda: single.sample("headlight_queue_tokens", model="fake") == 0)
+    await until(lambda: single.metric("headlight_queue_tokens") == 0)
 
 
 async def test_a_drain_answers_what_was_read_and_ends_the_stream(single: Service) -> None:

@@ -42,5 +42,5 @@ async def test_mutated_requests_are_never_unknown_or_internal(serve: Serve) -> N
             found.add(status)
         again = await stub.ModelInfer(SEEDS[0])
         assert arrays(again)["embedding"].tobytes() == arrays(expected)["embedding"].tobytes()
-        assert service.sample("headlight_queue_tokens", model="fake") == 0
+        assert service.metric("headlight_queue_tokens") == 0
     assert {"OK", "INVALID_ARGUMENT", "NOT_FOUND"} <= found

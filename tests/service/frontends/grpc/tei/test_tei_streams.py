@@ -46,7 +46,7 @@ async def test_a_stream_waits_where_a_call_is_shed(service: Service) -> None:
     with admission.lock:
         admission.give_output(taken)
     assert len(await streaming) == 20
-    assert service.sample("headlight_rejected_total", model="fake", reason="output_bytes") == 1
+    assert service.metric("headlight_rejected_total", reason="output_bytes") == 1
 
 
 async def test_a_stream_reads_no_more_than_its_window(serve: Serve) -> None:

@@ -84,8 +84,8 @@ async def test_calls_of_a_failed_server_are_released(service: Service) -> None:
             await call
     service.engine.gate.set()
     await until(lambda: service.in_flight.count == 0)
-    assert service.sample("headlight_held_request_bytes", model="fake") == 0
-    await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 0)
+    assert service.metric("headlight_held_request_bytes") == 0
+    await until(lambda: service.metric("headlight_queue_tokens") == 0)
     assert await answered(service)
     stream.cancel()
 

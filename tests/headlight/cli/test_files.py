@@ -15,6 +15,7 @@ import pytest
 
 from headlight.cli.commands import main
 from headlight.cli.files import write_all
+from tests.headlight.cli.conftest import Run
 from tests.headlight.fake_model import DIM
 from tests.headlight.fake_server import FakeServicer
 
@@ -158,27 +159,17 @@ def test_unreadable_standard_input_is_one_line_and_exit_code_2(target: str) -> N
 
 
 @pytest.mark.parametrize("form", [[], ["--format", "json"], ["--format", "npz"]])
-def test_a_disk_full_at_writing_is_exit_code_1(
-    target: str, capsys: pytest.CaptureFixture[str], form: list[str]
-) -> None:
+def test_a_disk_full_at_writing_is_exit_code_1(run: Run, form: list[str]) -> None:
     """A retry may succeed, so a job that retries needs this exit code."""
-    assert main(["embed", "a", "--out", "/dev/full", "--target", target, *form]) == 1
-    assert (
-        capsys.readouterr().err
-        == "headlight: /dev/full: cannot write it: No space left on device\n"
-    )
+    said = "headlight: /dev/full: cannot write it: No space left on device\n"
+    assert run("embed", "a", "--out", "/dev/full", *form) == (1, "", said)
     for option in ("--png", "--html"):
-        assert main(["attend", "a", option, "/dev/full", "--target", target]) == 1
+        assert run("attend", "a", option, "/dev/full")[0] == 1
 
 
 @pytest.mark.parametrize(("command", "option"), WRITES)
 def test_an_unwritable_file_is_reported_before_the_service_is_called(
-    target: str,
-    servicer: FakeServicer,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    command: str,
-    option: str,
+    run: Run, servicer: FakeServicer, tmp_path: Path, command: str, option: str
 ) -> None:
     (tmp_path / "file").write_text("as it was")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "x")
@@ -190,20 +181,15 @@ def test_an_unwritable_file_is_reported_before_the_service_is_called(
         f"{tmp_path}/file/x": f"cannot write it: there is no folder {tmp_path}/file\n",
         f"{tmp_path}/link": f"cannot write it: there is no folder {tmp_path}/nowhere\n",
     }.items():
-        assert main([command, "a", option, name, "--target", target]) == 2
-        err = capsys.readouterr().err
-        assert (err.endswith(says), err.count("\n")) == (True, 1), err
+        code, _, err = run(command, "a", option, name)
+        assert (code, err.endswith(says), err.count("\n")) == (2, True, 1), err
     assert servicer.described == 0
     assert (tmp_path / "file").read_text() == "as it was"
 
 
 @pytest.mark.parametrize("option", ["--file", "--token-file", "--tls-ca"])
 def test_the_input_file_is_not_overwritten(
-    target: str,
-    servicer: FakeServicer,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    option: str,
+    run: Run, servicer: FakeServicer, tmp_path: Path, option: str
 ) -> None:
     """Also under another name of the file."""
     path, texts = tmp_path / "file", [] if option == "--file" else ["a"]
@@ -211,14 +197,11 @@ def test_the_input_file_is_not_overwritten(
     (tmp_path / "link").symlink_to(path)
     os.link(path, tmp_path / "second")
     for name in (path, tmp_path / "link", tmp_path / "second", tmp_path / "." / "file"):
-        assert (
-            main(["embed", *texts, option, str(path), "--out", str(name), "--target", target]) == 2
-        )
         said = (
             f"headlight: --out: {name} is the file of {option}, which it would replace; "
             "name another\n"
         )
-        assert capsys.readouterr().err == said
+        assert run("embed", *texts, option, str(path), "--out", str(name)) == (2, "", said)
     assert (servicer.described, path.read_text()) == (0, "as it was")
 
 
@@ -234,28 +217,21 @@ def test_a_file_on_standard_input_is_not_overwritten(target: str, tmp_path: Path
 
 
 def test_two_options_that_name_one_output_file_are_refused(
-    target: str, servicer: FakeServicer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Run, servicer: FakeServicer, tmp_path: Path
 ) -> None:
     """Also if the file does not exist yet."""
     path = str(tmp_path / "file")
     for option, other in (("--html", "--png"), ("--html", "--out"), ("--png", "--out")):
         same = f"{tmp_path}/../{tmp_path.name}/file"
-        assert main(["attend", "a", other, path, option, same, "--target", target]) == 2
-        err = capsys.readouterr().err
-        assert err.startswith(f"headlight: {option}: ")
+        code, _, err = run("attend", "a", other, path, option, same)
+        assert (code, err.startswith(f"headlight: {option}: ")) == (2, True)
         assert err.endswith(f" is the file of {other}, which it would replace; name another\n")
     assert (servicer.described, list(tmp_path.iterdir())) == (0, [])
-    assert (
-        main(["attend", "a", "--html", "/dev/null", "--out", "/dev/null", "--target", target]) == 0
-    )
+    assert run("attend", "a", "--html", "/dev/null", "--out", "/dev/null")[0] == 0
 
 
 def test_missing_permission_is_reported_before_the_service_is_called(
-    target: str,
-    servicer: FakeServicer,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    run: Run, servicer: FakeServicer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Permission of the file if it exists, else of its folder.
 
@@ -269,8 +245,8 @@ def test_missing_permission_is_reported_before_the_service_is_called(
         "file": "it may not be changed",
         "new": f"the folder {tmp_path} may not be changed",
     }.items():
-        assert main(["embed", "a", "--out", str(tmp_path / name), "--target", target]) == 2
-        assert capsys.readouterr().err == f"headlight: {tmp_path / name}: cannot write it: {says}\n"
+        said = f"headlight: {tmp_path / name}: cannot write it: {says}\n"
+        assert run("embed", "a", "--out", str(tmp_path / name)) == (2, "", said)
     assert servicer.described == 0
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from headlight import Client
-from headlight.cli.commands import main
 from headlight.cli.files import PARTIAL, UsageError
 from headlight.cli.output_files import count_text, format_of, size_text
+from tests.headlight.cli.conftest import Run
 
 EMBED = ("text", "json", "jsonl", "npz", "npy")
 ATTEND = ("text", "json", "npz")
@@ -68,18 +68,16 @@ def test_a_contradiction_and_an_unknown_ending_are_refused(
     ("option", "name"), [("--png", "a.jpg"), ("--png", "a"), ("--html", "a.png")]
 )
 def test_a_picture_and_a_page_have_their_endings(
-    target: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, option: str, name: str
+    run: Run, tmp_path: Path, option: str, name: str
 ) -> None:
     path = tmp_path / name
-    assert main(["attend", "a b", option, str(path), "--target", target]) == 2
     endings = ".png" if option == "--png" else ".html or .htm"
-    assert capsys.readouterr().err == f"headlight: {option}: {path} must end in {endings}\n"
+    said = f"headlight: {option}: {path} must end in {endings}\n"
+    assert run("attend", "a b", option, str(path)) == (2, "", said)
     assert not path.exists()
 
 
-def test_lines_of_json_have_a_vector_each(
-    target: str, client: Client, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_lines_of_json_have_a_vector_each(run: Run, client: Client, tmp_path: Path) -> None:
     texts, out = tmp_path / "t.jsonl", tmp_path / "v.jsonl"
     entries = [
         {"id": 7, "text": "one"},
@@ -87,9 +85,10 @@ def test_lines_of_json_have_a_vector_each(
         {"id": "c", "text": "two words"},
     ]
     texts.write_text("".join(f"{json.dumps(entry)}\n" for entry in entries), encoding="utf-8")
-    command = ["embed", "--file", str(texts), "--out", str(out), "--target", target, "--skip-bad"]
-    assert main([*command, "--id-field", "id"]) == PARTIAL
-    written = capsys.readouterr().err.splitlines()[-2]
+    command = ["embed", "--file", str(texts), "--out", str(out), "--skip-bad"]
+    code, _, err = run(*command, "--id-field", "id")
+    assert code == PARTIAL
+    written = err.splitlines()[-2]
     assert written.startswith(f"headlight: wrote {out}: 2 vectors of 8, float32, ")
     first, bad, last = map(json.loads, out.read_text(encoding="utf-8").splitlines())
     assert (first["id"], first["tokens"], first["truncated"]) == ("7", 3, False)
@@ -100,7 +99,7 @@ def test_lines_of_json_have_a_vector_each(
         np.array([first["embedding"], last["embedding"]], np.float32),
         client.encode(["one", "two words"]),
     )
-    assert main([*command, "--dtype", "float16", "--dtype", "ubinary"]) == PARTIAL
+    assert run(*command, "--dtype", "float16", "--dtype", "ubinary")[0] == PARTIAL
     *_, last = map(json.loads, out.read_text(encoding="utf-8").splitlines())
     assert {name: len(vector) for name, vector in last["embedding"].items()} == {
         "float16": 8,
@@ -108,9 +107,7 @@ def test_lines_of_json_have_a_vector_each(
     }
 
 
-def test_every_kind_of_file_is_reported(
-    target: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_every_kind_of_file_is_reported(run: Run, tmp_path: Path) -> None:
     for command, name, what in (
         (["tokens", "a", "b"], "t.json", "tokens of 2 texts"),
         (["info"], "i.txt", "description of fake"),
@@ -119,11 +116,10 @@ def test_every_kind_of_file_is_reported(
         (["embed", "a", "--dtype", "ubinary"], "v.npz", "1 vector of 8, ubinary"),
     ):
         out = tmp_path / name
-        assert main([*command, "--out", str(out), "--target", target]) == 0
+        answer = run(*command, "--out", str(out))
         said = f"headlight: wrote {out}: {what}, {size_text(out.stat().st_size)}\n"
-        assert capsys.readouterr() == ("", said)
-    assert main(["info", "--out", "/dev/null", "--target", target]) == 0
-    assert capsys.readouterr() == ("", "")  # which has no size
+        assert answer == (0, "", said)
+    assert run("info", "--out", "/dev/null") == (0, "", "")  # which has no size
 
 
 @pytest.mark.parametrize(

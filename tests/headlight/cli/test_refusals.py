@@ -10,11 +10,12 @@ import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from headlight.cli.commands import main, parser
+from headlight.cli.commands import parser
 from headlight.cli.error_advice import COMMAND_LINE, advice
 from headlight.cli.files import PARTIAL
 from headlight.errors import InvalidInput, Overloaded, Unauthenticated, Unavailable
 from headlight.reasons import Phrase, Reason
+from tests.headlight.cli.conftest import Run
 from tests.headlight.fake_server import FakeServicer, Refusal, refused
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -125,40 +126,31 @@ NOT_FROM_HERE = {
     ],
 )
 def test_a_refusal_names_an_option_or_a_text_and_its_remedy(
-    target: str,
-    servicer: FakeServicer,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    error: InvalidInput,
-    says: str,
+    run: Run, servicer: FakeServicer, arguments: list[str], error: InvalidInput, says: str
 ) -> None:
     servicer.refusals.append(refused(error))
-    assert main([*arguments, "--target", target]) == 2
-    assert capsys.readouterr().err == f"headlight: {says}\n"
+    assert run(*arguments) == (2, "", f"headlight: {says}\n")
 
 
 def test_a_line_of_a_file_is_named_also_where_it_is_left_out(
-    target: str, servicer: FakeServicer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    run: Run, servicer: FakeServicer, tmp_path: Path
 ) -> None:
     path = tmp_path / "texts.txt"
     path.write_text("one\ntwo\nthree\n")
-    command = ["embed", "--file", str(path), "--target", target]
+    command = ["embed", "--file", str(path)]
     error = InvalidInput("inputs[1].text", Reason.TOO_LONG, tokens=70, most=64)
     ours = "has 70 tokens, the model takes 64; shorten it, or cut it by --truncate end"
     servicer.refusals.append(refused(error))
-    assert main(command) == 2
     said = f"headlight: {path}, line 2: {ours}, or leave such lines out by --skip-bad\n"
-    assert capsys.readouterr().err == said
+    assert run(*command) == (2, "", said)
     servicer.refusals.append(refused(error))
-    assert main([*command, "--skip-bad", "--format", "json"]) == PARTIAL
-    out, err = capsys.readouterr()
+    code, out, err = run(*command, "--skip-bad", "--format", "json")
+    assert code == PARTIAL
     assert err.startswith(f"headlight: {path}, line 2: {ours} (skipped)\n")
     assert ours in out
 
 
-def test_a_refusal_without_a_reason_is_passed_on(
-    target: str, servicer: FakeServicer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refusal_without_a_reason_is_passed_on(run: Run, servicer: FakeServicer) -> None:
     """Of an older service, or with a reason of a newer one."""
     for metadata in ({}, {"refusal": "OF_LATER", "most": "64"}, {"refusal": "TOO_LONG"}):
         older = Refusal(grpc.StatusCode.INVALID_ARGUMENT, "inputs[1].text: is too long; shorten it")
@@ -167,8 +159,8 @@ def test_a_refusal_without_a_reason_is_passed_on(
             older.trailing = with_metadata(older, metadata)
             older.metadata = metadata
         servicer.refusals.append(older)
-        assert main(["embed", "a", "b", "--target", target]) == 2
-        assert capsys.readouterr().err == "headlight: text 2: is too long; shorten it\n"
+        said = "headlight: text 2: is too long; shorten it\n"
+        assert run("embed", "a", "b") == (2, "", said)
 
 
 def with_metadata(refusal: Refusal, metadata: dict[str, str]) -> tuple[tuple[str, bytes], ...]:
@@ -215,15 +207,10 @@ def with_metadata(refusal: Refusal, metadata: dict[str, str]) -> tuple[tuple[str
     ],
 )
 def test_a_service_that_does_not_serve_names_no_field_either(
-    target: str,
-    servicer: FakeServicer,
-    capsys: pytest.CaptureFixture[str],
-    error: Overloaded | Unauthenticated,
-    says: str,
+    run: Run, servicer: FakeServicer, error: Overloaded | Unauthenticated, says: str
 ) -> None:
     servicer.refusals.append(refused(error))
-    assert main(["embed", "a", "--target", target, "--timeout", "1"]) == 1
-    assert capsys.readouterr().err == f"headlight: {says}\n"
+    assert run("embed", "a", "--timeout", "1") == (1, "", f"headlight: {says}\n")
 
 
 def test_a_token_and_a_service_that_is_not_ready_have_their_remedies() -> None:

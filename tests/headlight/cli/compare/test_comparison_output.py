@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,18 +19,9 @@ ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 REF = ModelRef("m", "1", "ab", "cpu", "fp32")
 
 
-def drawn(
-    text: str,
-    weights: list[float],
-    *,
-    best: int = 1,
-    width: int = 80,
-    colour: bool = False,
-    spans: list[tuple[int, int]] | None = None,
-) -> str:
+def drawn(text: str, weights: list[float], **options: Any) -> str:
     """Return the lines of one passage with a weight for each of its words."""
-    shown = whole(text, weights, best=best, width=width, colour=colour, spans=spans)
-    return shown.split("\n\n")[1].partition("\n")[2]
+    return whole(text, weights, **options).split("\n\n")[1].partition("\n")[2]
 
 
 def whole(

@@ -38,6 +38,12 @@ def servicer() -> Failing:
     return Failing(default_limits())
 
 
+@pytest.fixture
+def run(run: Run, target: str) -> Run:
+    """Run with the fake service as the target, unless the options name a bundle."""
+    return lambda *options: run(*([] if "--local" in options else ["--target", target]), *options)
+
+
 def matrix(table: pa.Table, name: str = "embedding") -> np.ndarray[Any, Any]:
     column = table.column(name).combine_chunks()
     return np.array(column.flatten()).reshape(len(table), -1)
@@ -47,11 +53,9 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_the_output_has_every_row_in_order(
-    run: Run, tmp_path: Path, target: str, client: Client
-) -> None:
+def test_the_output_has_every_row_in_order(run: Run, tmp_path: Path, client: Client) -> None:
     write(tmp_path / "in.parquet", texts(ROWS))
-    code, err = run("--target", target, "--keep-column", "lang")
+    code, err = run("--keep-column", "lang")
     assert (code, err) == (0, f"headlight: wrote {tmp_path}/v.parquet: {ROWS} vectors\n")
     table = pq.read_table(tmp_path / "v.parquet")
     assert table.column_names == ["id", "lang", "embedding", "token_count", "truncated"]
@@ -64,9 +68,9 @@ def test_the_output_has_every_row_in_order(
     assert names(tmp_path) == ["in.parquet", "v.parquet"]
 
 
-def test_the_metadata_says_how_the_vectors_were_made(run: Run, tmp_path: Path, target: str) -> None:
+def test_the_metadata_says_how_the_vectors_were_made(run: Run, tmp_path: Path) -> None:
     write(tmp_path / "in.parquet", texts(3))
-    assert run("--target", target, "--dimensions", "4", "--prompt-name", "query")[0] == 0
+    assert run("--dimensions", "4", "--prompt-name", "query")[0] == 0
     metadata = pq.read_schema(tmp_path / "v.parquet").metadata
     assert {key.decode(): value.decode() for key, value in metadata.items()} == {
         "headlight.model": "fake",
@@ -83,13 +87,11 @@ def test_the_metadata_says_how_the_vectors_were_made(run: Run, tmp_path: Path, t
     }
 
 
-def test_vectors_have_the_requested_types(
-    run: Run, tmp_path: Path, target: str, client: Client
-) -> None:
+def test_vectors_have_the_requested_types(run: Run, tmp_path: Path, client: Client) -> None:
     write(tmp_path / "in.parquet", texts(9))
     dtypes: tuple[VectorType, ...] = ("float16", "int8", "ubinary")
     options = [option for dtype in dtypes for option in ("--dtype", dtype)]
-    assert run("--target", target, *options)[0] == 0
+    assert run(*options)[0] == 0
     table = pq.read_table(tmp_path / "v.parquet")
     expected = client.encode_with_info(texts(9), dtype=dtypes)
     for dtype, kind in zip(dtypes, (pa.float16(), pa.int8(), pa.uint8()), strict=True):
@@ -99,12 +101,12 @@ def test_vectors_have_the_requested_types(
 
 
 def test_rows_that_cannot_be_encoded_go_to_a_side_file(
-    run: Run, tmp_path: Path, target: str, client: Client
+    run: Run, tmp_path: Path, client: Client
 ) -> None:
     bodies: list[str | None] = [*texts(20)]
     bodies[0], bodies[8], bodies[9], bodies[19] = None, "", LONG, LONG
     write(tmp_path / "in.parquet", bodies)
-    code, err = run("--target", target)
+    code, err = run()
     side = tmp_path / "v.rejected.jsonl"
     assert (code, err.splitlines()[-1]) == (
         PARTIAL,
@@ -123,26 +125,22 @@ def test_rows_that_cannot_be_encoded_go_to_a_side_file(
     np.testing.assert_array_equal(matrix(table), client.encode([bodies[at] or "" for at in good]))
 
 
-def test_a_table_of_bad_rows_alone_has_an_empty_output(
-    run: Run, tmp_path: Path, target: str
-) -> None:
+def test_a_table_of_bad_rows_alone_has_an_empty_output(run: Run, tmp_path: Path) -> None:
     write(tmp_path / "in.parquet", [None] * 8)
-    assert run("--target", target)[0] == PARTIAL
+    assert run()[0] == PARTIAL
     table = pq.read_table(tmp_path / "v.parquet")
     assert (len(table), table.schema.field("embedding").type) == (0, pa.list_(pa.float32(), 8))
 
 
-def test_a_table_without_rows_has_an_output_with_columns(
-    run: Run, tmp_path: Path, target: str
-) -> None:
+def test_a_table_without_rows_has_an_output_with_columns(run: Run, tmp_path: Path) -> None:
     write(tmp_path / "in.parquet", [])
-    code, err = run("--target", target)
+    code, err = run()
     assert (code, err) == (0, f"headlight: wrote {tmp_path}/v.parquet: 0 vectors\n")
     table = pq.read_table(tmp_path / "v.parquet")
     assert (len(table), table.schema.field("embedding").type) == (0, pa.list_(pa.float32(), 8))
 
 
-def test_without_an_id_rows_have_their_number(run: Run, tmp_path: Path, target: str) -> None:
+def test_without_an_id_rows_have_their_number(tmp_path: Path, target: str) -> None:
     write(tmp_path / "in.parquet", ["a", None, "c"])
     command = ["embed", str(tmp_path / "in.parquet"), "--text-column", "body", "--target", target]
     assert main([*command, "--out", str(tmp_path / "parts")]) == PARTIAL
@@ -157,13 +155,13 @@ def test_without_an_id_rows_have_their_number(run: Run, tmp_path: Path, target: 
 
 
 def test_a_failed_job_keeps_its_parts_and_goes_on(
-    run: Run, tmp_path: Path, servicer: Failing, target: str, client: Client
+    run: Run, tmp_path: Path, servicer: Failing, client: Client
 ) -> None:
     bodies = texts(ROWS)
     write(tmp_path / "in.parquet", bodies)
     servicer.at = bodies[30]
     servicer.fail()
-    code, err = run("--target", target)
+    code, err = run()
     folder = tmp_path / "v.parquet.partial"
     kept = [name for name in names(folder) if name.startswith("part-")]
     rows = sum(min(7, ROWS - 7 * int(name[5:13])) for name in kept)
@@ -172,7 +170,7 @@ def test_a_failed_job_keeps_its_parts_and_goes_on(
     assert "part-00000004.parquet" not in kept
     servicer.do = lambda: None
     servicer.texts()
-    code, err = run("--target", target)
+    code, err = run()
     assert (code, err.splitlines()[0]) == (
         0,
         f"headlight: going on from {folder}, which has {rows} of {ROWS} rows",
@@ -186,11 +184,7 @@ def test_a_failed_job_keeps_its_parts_and_goes_on(
 
 
 def test_an_unavailable_service_is_waited_for(
-    run: Run,
-    tmp_path: Path,
-    servicer: Failing,
-    target: str,
-    monkeypatch: pytest.MonkeyPatch,
+    run: Run, tmp_path: Path, servicer: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bodies = texts(ROWS)
     write(tmp_path / "in.parquet", bodies)
@@ -200,19 +194,17 @@ def test_an_unavailable_service_is_waited_for(
         "headlight.bulk.row_blocks.time.sleep",
         lambda seconds: setattr(servicer, "do", lambda: None),
     )
-    code, err = run("--target", target)
+    code, err = run()
     assert (code, len(pq.read_table(tmp_path / "v.parquet"))) == (0, ROWS)
     assert "; waiting for it, for 60 s at most\n" in err
 
 
-def test_other_weights_end_the_job(
-    run: Run, tmp_path: Path, servicer: Failing, target: str
-) -> None:
+def test_other_weights_end_the_job(run: Run, tmp_path: Path, servicer: Failing) -> None:
     bodies = texts(ROWS)
     write(tmp_path / "in.parquet", bodies)
     servicer.at = bodies[40]
     servicer.do = lambda: setattr(servicer, "ref", lambda call: OTHER_REF)
-    code, err = run("--target", target)
+    code, err = run()
     assert code == 1
     assert "goes on from there, once the weights before answer again; else remove it\n" in err
 
@@ -270,20 +262,25 @@ def test_ctrl_c_keeps_the_parts(
     assert (tmp_path / "v.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
 
 
-def test_a_run_that_was_ended_after_its_output_is_complete(
-    run: Run, tmp_path: Path, servicer: Failing, target: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path / "in.parquet", texts(ROWS))
+def end_after_output(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt a run once its output is written."""
 
     def interrupted(folder: PartFolder) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(PartFolder, "remove", interrupted)
-        assert run("--target", target)[0] == 128 + signal.SIGINT
+        assert run()[0] == 128 + signal.SIGINT
+
+
+def test_a_run_that_was_ended_after_its_output_is_complete(
+    run: Run, tmp_path: Path, servicer: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "in.parquet", texts(ROWS))
+    end_after_output(run, monkeypatch)
     output = (tmp_path / "v.parquet").read_bytes()
     servicer.texts()
-    code, err = run("--target", target)
+    code, err = run()
     assert (code, servicer.texts()) == (0, [])
     assert (
         err == f"headlight: {tmp_path}/v.parquet is complete: an earlier run was ended after it\n"
@@ -294,45 +291,37 @@ def test_a_run_that_was_ended_after_its_output_is_complete(
 
 @pytest.mark.parametrize("change", ["another job", "the output is gone"])
 def test_a_run_that_was_ended_after_its_output_completes_no_other_job(
-    run: Run, tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch, change: str
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     write(tmp_path / "in.parquet", texts(ROWS))
-
-    def interrupted(folder: PartFolder) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(PartFolder, "remove", interrupted)
-        assert run("--target", target)[0] == 128 + signal.SIGINT
+    end_after_output(run, monkeypatch)
     rows = ROWS
     if change == "another job":
         rows = 9
         write(tmp_path / "in.parquet", texts(rows))
     else:
         (tmp_path / "v.parquet").unlink()
-    code, err = run("--target", target)
+    code, err = run()
     assert (code, err) == (0, f"headlight: wrote {tmp_path}/v.parquet: {rows} vectors\n")
     assert len(pq.read_table(tmp_path / "v.parquet")) == rows
     assert names(tmp_path) == ["in.parquet", "v.parquet"]
 
 
 def test_a_model_without_texts_is_refused_at_once(
-    run: Run, tmp_path: Path, servicer: Failing, target: str
+    run: Run, tmp_path: Path, servicer: Failing
 ) -> None:
     servicer.accepts = ("ids",)
     write(tmp_path / "in.parquet", texts(3))
-    code, err = run("--target", target)
+    code, err = run()
     assert (code, "fake takes ids, and no text" in err) == (2, True)
     assert names(tmp_path) == ["in.parquet"]
 
 
-def test_an_output_that_is_a_link_is_written_where_it_points(
-    run: Run, tmp_path: Path, target: str
-) -> None:
+def test_an_output_that_is_a_link_is_written_where_it_points(run: Run, tmp_path: Path) -> None:
     write(tmp_path / "in.parquet", texts(3))
     (tmp_path / "far").mkdir()
     (tmp_path / "v.parquet").symlink_to(tmp_path / "far/w.parquet")
-    assert run("--target", target)[0] == 0
+    assert run()[0] == 0
     assert (tmp_path / "v.parquet").is_symlink()
     assert len(pq.read_table(tmp_path / "far/w.parquet")) == 3
 
@@ -342,13 +331,13 @@ def pieces(folder: Path) -> list[str]:
 
 
 def test_rows_of_a_slow_part_are_kept_as_time_passes(
-    run: Run, tmp_path: Path, servicer: Failing, target: str, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, servicer: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bodies: list[str | None] = [*texts(ROWS)]
     bodies[3] = None
     write(tmp_path / "in.parquet", bodies)
     folder, whole = tmp_path / "v.parquet.partial", tmp_path / "whole.parquet"
-    slow = ("--target", target, "--part-rows", "1000", "--progress")
+    slow = ("--part-rows", "1000", "--progress")
     assert run(*slow, "--out", str(whole))[0] == PARTIAL
     servicer.at, seen = bodies[50] or "", list[list[str]]()
 
@@ -379,9 +368,7 @@ def test_rows_of_a_slow_part_are_kept_as_time_passes(
     assert not folder.exists()
 
 
-def test_ctrl_c_before_the_first_row_says_so(
-    run: Run, tmp_path: Path, servicer: Failing, target: str
-) -> None:
+def test_ctrl_c_before_the_first_row_says_so(run: Run, tmp_path: Path, servicer: Failing) -> None:
     bodies = texts(3)
     write(tmp_path / "in.parquet", bodies)
     servicer.at, free = bodies[0], threading.Event()
@@ -391,7 +378,7 @@ def test_ctrl_c_before_the_first_row_says_so(
         free.wait(50)
 
     servicer.do = interrupt
-    code, err = run("--target", target)
+    code, err = run()
     free.set()
     assert (code, err) == (
         128 + signal.SIGINT,
@@ -400,12 +387,12 @@ def test_ctrl_c_before_the_first_row_says_so(
 
 
 def test_a_job_of_an_earlier_version_continues_or_is_refused(
-    run: Run, tmp_path: Path, servicer: Failing, target: str
+    run: Run, tmp_path: Path, servicer: Failing
 ) -> None:
     """Its folder has parts alone; the manifest of the first format is written out here."""
     bodies = texts(ROWS)
     path = write(tmp_path / "in.parquet", bodies)
-    assert run("--target", target, "--out", str(tmp_path / "whole"))[0] == 0
+    assert run("--out", str(tmp_path / "whole"))[0] == 0
     folder = tmp_path / "v.parquet.partial"
     folder.mkdir()
     shutil.copy(tmp_path / "whole/part-00000001.parquet", folder)
@@ -430,13 +417,13 @@ def test_a_job_of_an_earlier_version_continues_or_is_refused(
     ):
         manifest.write_text(json.dumps(first | change), encoding="utf-8")
         before = {each.name: each.read_bytes() for each in folder.glob("[!_]*")}
-        code, err = run("--target", target)
+        code, err = run()
         assert (code, says in err) == (2, True)
         assert {each.name: each.read_bytes() for each in folder.glob("[!_]*")} == before
         assert json.loads(manifest.read_text()) == first | change
     manifest.write_text(json.dumps(first), encoding="utf-8")
     servicer.texts()
-    code, err = run("--target", target)
+    code, err = run()
     assert (code, f"which has 7 of {ROWS} rows" in err) == (0, True)
     assert sorted(servicer.texts()) == sorted(bodies[:7] + bodies[14:])
     assert pq.read_table(tmp_path / "v.parquet").equals(pq.read_table(tmp_path / "whole"))

@@ -201,6 +201,13 @@ class Submitted:
         budget = cast(RequestBudget, self)  # it only counts
         self.pending = PendingRequest("m", items, deadline, priority, budget, self._tell)
 
+    def by(self, setup: Setup, *, may_compute: bool = False) -> Submitted:
+        setup.scheduler.submit(self.pending, may_compute=may_compute)
+        return self
+
+    async def answered(self) -> None:
+        assert await asyncio.to_thread(self.told.wait, 30)
+
     def began(self, tokens: int) -> None:
         self.computing.append(tokens)
 
@@ -216,15 +223,12 @@ async def test_the_submitting_thread_computes_if_allowed_and_a_slot_is_idle(narr
     threads: list[str] = []
     narrow.engine.takes = lambda tokens: threads.append(threading.current_thread().name)
     own = threading.current_thread().name
-    first = Submitted(4)
-    narrow.scheduler.submit(first.pending, may_compute=True)
+    first = Submitted(4).by(narrow, may_compute=True)
     assert (threads, len(first.answers)) == ([own], 1), "it is answered when that returns"
-    second = Submitted(4)
-    narrow.scheduler.submit(second.pending)
-    assert await asyncio.to_thread(second.told.wait, 30)
-    bulk = Submitted(4, priority="bulk")
-    narrow.scheduler.submit(bulk.pending, may_compute=True)
-    assert await asyncio.to_thread(bulk.told.wait, 30)
+    second = Submitted(4).by(narrow)
+    await second.answered()
+    bulk = Submitted(4, priority="bulk").by(narrow, may_compute=True)
+    await bulk.answered()
     assert [name.partition("_")[0] for name in threads[1:]] == ["engine", "bulk"]
     assert first.computing == second.computing == bulk.computing == [4, -4]
 
@@ -232,9 +236,8 @@ async def test_the_submitting_thread_computes_if_allowed_and_a_slot_is_idle(narr
 async def test_the_submitting_thread_computes_only_the_first_batch(narrow: Setup) -> None:
     threads: list[str] = []
     narrow.engine.takes = lambda tokens: threads.append(threading.current_thread().name)
-    request = Submitted(4, 4, 4)
-    narrow.scheduler.submit(request.pending, may_compute=True)
-    assert await asyncio.to_thread(request.told.wait, 30)
+    request = Submitted(4, 4, 4).by(narrow, may_compute=True)
+    await request.answered()
     assert threads == [threading.current_thread().name, "engine_0", "engine_0"]
 
 
@@ -246,7 +249,7 @@ async def test_the_rest_of_a_request_can_expire_while_its_thread_computes(narrow
     )
     await narrow.started()
     narrow.scheduler.expire(request.pending)
-    assert await asyncio.to_thread(request.told.wait, 30)
+    await request.answered()
     assert not computing.done()
     [error] = request.answers
     assert isinstance(error, DeadlineExceeded)
@@ -268,10 +271,10 @@ async def test_interactive_does_not_wait_for_a_slow_bulk_thread(narrow: Setup) -
         narrow.scheduler.submit(each.pending)
     narrow.engine.gate.set()
     for each in others:
-        assert await asyncio.to_thread(each.told.wait, 30)
+        await each.answered()
     assert not bulk.answers
     may_go_on.set()
-    assert await asyncio.to_thread(bulk.told.wait, 30)
+    await bulk.answered()
 
 
 def assert_set(event: threading.Event) -> None:
@@ -287,7 +290,7 @@ async def test_the_submitting_thread_does_not_wait_for_a_slot(narrow: Setup) -> 
     assert (first.answers, second.answers) == ([], [])
     narrow.engine.gate.set()
     for each in (first, second):
-        assert await asyncio.to_thread(each.told.wait, 30)
+        await each.answered()
 
 
 async def test_a_withdrawn_request_is_not_queued_and_gets_no_callback(setup: Setup) -> None:
@@ -334,7 +337,7 @@ async def test_a_deadline_ends_queued_items_and_not_running_ones(narrow: Setup) 
     assert "inputs that had not started are discarded" in error.message
     assert computed.answers == []
     narrow.engine.gate.set()
-    assert await asyncio.to_thread(computed.told.wait, 30)
+    await computed.answered()
     assert isinstance(computed.answers[0], Computed)
     assert lengths(narrow.engine) == [[4]]
 

@@ -12,30 +12,29 @@ from headlight_service.app import health
 from headlight_service.app.health import SERVICE, SERVICES
 from headlight_service.frontends.grpc.servicer import HeadlightServicer
 from tests.service.calls import refused, request
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, Service
 
 
-async def test_health_check_and_watch_report_the_status(serve: Serve) -> None:
-    async with serve() as service:
-        stub = health_pb2_grpc.HealthStub(service.channel)
-        status = health_pb2.HealthCheckResponse
-        answer = await stub.Check(health_pb2.HealthCheckRequest(service=SERVICE))
-        assert answer.status == status.SERVING
-        listed = (await stub.List(health_pb2.HealthListRequest())).statuses
-        assert {name for name, each in listed.items() if each.status == status.SERVING} == {
-            *({"", *SERVICES} - {"tei.v1.Predict", "tei.v1.Rerank"}),
-            *("readiness", "startup", "liveness"),
-        }
-        error = await refused(
-            stub.Check(health_pb2.HealthCheckRequest(service="x")), grpc.StatusCode.NOT_FOUND
-        )
-        assert f"there are {', '.join(SERVICES)}, readiness" in (error.details() or "")
-        watch = stub.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
-        assert (await watch.read()).status == status.SERVING
-        service.readiness.set(serving=False)
-        assert (await watch.read()).status == status.NOT_SERVING
-        assert service.in_flight.count == 0, "a watch does not hold up the end"
-        watch.cancel()
+async def test_health_check_and_watch_report_the_status(service: Service) -> None:
+    stub = health_pb2_grpc.HealthStub(service.channel)
+    status = health_pb2.HealthCheckResponse
+    answer = await stub.Check(health_pb2.HealthCheckRequest(service=SERVICE))
+    assert answer.status == status.SERVING
+    listed = (await stub.List(health_pb2.HealthListRequest())).statuses
+    assert {name for name, each in listed.items() if each.status == status.SERVING} == {
+        *({"", *SERVICES} - {"tei.v1.Predict", "tei.v1.Rerank"}),
+        *("readiness", "startup", "liveness"),
+    }
+    error = await refused(
+        stub.Check(health_pb2.HealthCheckRequest(service="x")), grpc.StatusCode.NOT_FOUND
+    )
+    assert f"there are {', '.join(SERVICES)}, readiness" in (error.details() or "")
+    watch = stub.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
+    assert (await watch.read()).status == status.SERVING
+    service.readiness.set(serving=False)
+    assert (await watch.read()).status == status.NOT_SERVING
+    assert service.in_flight.count == 0, "a watch does not hold up the end"
+    watch.cancel()
 
 
 async def test_watches_beyond_their_limit_are_refused(
@@ -88,11 +87,10 @@ async def test_an_internal_error_that_resembles_a_missing_method_is_internal(
     assert levels(caplog) == ["ERROR"]
 
 
-async def test_reflection_lists_the_services(serve: Serve) -> None:
-    async with serve() as service:
-        stub = reflection_pb2_grpc.ServerReflectionStub(service.channel)
-        call = stub.ServerReflectionInfo(
-            iter([reflection_pb2.ServerReflectionRequest(list_services="")])
-        )
-        names = {entry.name for entry in (await call.read()).list_services_response.service}
+async def test_reflection_lists_the_services(service: Service) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(service.channel)
+    call = stub.ServerReflectionInfo(
+        iter([reflection_pb2.ServerReflectionRequest(list_services="")])
+    )
+    names = {entry.name for entry in (await call.read()).list_services_response.service}
     assert {*SERVICES, "grpc.health.v1.Health"} <= names

@@ -9,8 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from headlight_service.app import operational_http as module
 from headlight_service.app.listen_addresses import taken
 from headlight_service.app.operational_http import Listener, Response, respond
 from headlight_service.config.option_types import Address
+from tests.service.core.pipelines import until
 
 ROOT = Path(__file__).parents[3]
 LARGE = bytes(range(256)) * 40000
@@ -100,16 +99,9 @@ def test_a_client_has_a_limited_time(monkeypatch: pytest.MonkeyPatch, sent: byte
         client.settimeout(30)
         client.connect(("127.0.0.1", server.server_port))
         client.sendall(sent)
-        wait_until(lambda: not server._connections)
+        until(lambda: not server._connections, "it is still connected")
         with contextlib.suppress(ConnectionResetError):
             assert len(everything(client)) < len(LARGE)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_response_larger_than_the_buffers_arrives_whole() -> None:

@@ -184,10 +184,11 @@ class Core:
 
 def until(holds: Callable[[], bool], problem: str) -> None:
     """Wait for a condition that other threads will make true."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not holds():
         if time.monotonic() > end:
             pytest.fail(problem)
+        time.sleep(0.001)
 
 
 @contextlib.contextmanager

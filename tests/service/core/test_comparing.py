@@ -90,24 +90,23 @@ async def test_a_dry_run_has_the_size_and_runs_nothing(service: Service) -> None
         assert answer.usage == planned.usage == usage
 
 
-async def test_token_vectors_are_held_until_they_are_compared(serve: Serve) -> None:
+async def test_token_vectors_are_held_until_they_are_compared(service: Service) -> None:
     fields = {"late_interaction": pb.LateInteraction(), "evidence": [HIDE]}
-    async with serve() as service:
-        outputs = admission_of(service).outputs
-        call = await service.hold(service.stub.Compare(of(500, **fields)))
-        whole = outputs.held
-        with admission_of(service).lock:
-            others = admission_of(service).tokens.free
-            admission_of(service).tokens.take(others)
-        service.engine.gate.set()
-        await until(lambda: admission_of(service)._waiting.count > 0)  # its first wave
-        assert whole - outputs.held >= 4 * DIM * (3 + 500), "the vectors are compared"
-        with admission_of(service).lock:
-            admission_of(service).give_tokens(WaitEstimate(1), others, "interactive")
-        answer = await call
-        await service.in_flight.idle()
-        assert outputs.held == 0
-        hidden = [item.occluded for batch in service.engine.batches for item in batch]
+    outputs = admission_of(service).outputs
+    call = await service.hold(service.stub.Compare(of(500, **fields)))
+    whole = outputs.held
+    with admission_of(service).lock:
+        others = admission_of(service).tokens.free
+        admission_of(service).tokens.take(others)
+    service.engine.gate.set()
+    await until(lambda: admission_of(service)._waiting.count > 0)  # its first wave
+    assert whole - outputs.held >= 4 * DIM * (3 + 500), "the vectors are compared"
+    with admission_of(service).lock:
+        admission_of(service).give_tokens(WaitEstimate(1), others, "interactive")
+    answer = await call
+    await service.in_flight.idle()
+    assert outputs.held == 0
+    hidden = [item.occluded for batch in service.engine.batches for item in batch]
     assert sorted(hidden) == [(), (), *((at,) for at in range(500))]
     assert list(answer.passages[0].evidence[0].weights.shape) == [500]
 
@@ -137,22 +136,21 @@ async def test_too_many_token_vectors_are_refused_by_name(serve: Serve) -> None:
 
 
 async def test_a_stream_holds_the_vectors_until_they_are_compared_and_then_the_answer(
-    serve: Serve,
+    service: Service,
 ) -> None:
     spec, window = CompareSpec(late_interaction=True), AnswerWindow(1 << 30, 0)
     outputs = OutputSpec(**comparison_outputs(spec, FakeRuntime().model()), token_info=True)
-    async with serve() as service:
-        service.engine.gate.clear()
-        wanted = ComparisonRequest(["word", "word " * 500], outputs, spec=spec)
-        handle = service.pipeline.submit(wanted, Small(), window=window)
-        await service.started()
-        rows = 4 * DIM * (1 + 500 + 2)
-        assert window._held == handle.answer_bytes == rows + 4 * 500 + 7
-        service.engine.gate.set()
-        await asyncio.to_thread(handle.result)
-        assert window._held == handle.answer_bytes == 7
-        handle.close()
-        assert window._held == admission_of(service).outputs.held == 0
+    service.engine.gate.clear()
+    wanted = ComparisonRequest(["word", "word " * 500], outputs, spec=spec)
+    handle = service.pipeline.submit(wanted, Small(), window=window)
+    await service.started()
+    rows = 4 * DIM * (1 + 500 + 2)
+    assert window._held == handle.answer_bytes == rows + 4 * 500 + 7
+    service.engine.gate.set()
+    await asyncio.to_thread(handle.result)
+    assert window._held == handle.answer_bytes == 7
+    handle.close()
+    assert window._held == admission_of(service).outputs.held == 0
 
 
 async def test_a_caller_that_disconnects_releases_everything(service: Service) -> None:
@@ -347,14 +345,13 @@ def streamed(request_id: str, request: pb.CompareRequest) -> pb.EncodeStreamRequ
     return pb.EncodeStreamRequest(id=request_id, compare=request)
 
 
-async def test_a_stream_answers_comparisons_beside_encodings(serve: Serve) -> None:
+async def test_a_stream_answers_comparisons_beside_encodings(service: Service) -> None:
     wanted = of(4, 9, evidence=[LATE, HIDE], sort=True)
     requests = [ask("encode"), streamed("compare", wanted), streamed("bad", of()), ask("again")]
-    async with serve() as service:
-        expected = await service.stub.Compare(wanted)
-        frames = await frames_of(service.stub.EncodeStream(iter(requests)))
-        await service.in_flight.idle()
-        assert admission_of(service).outputs.held == 0
+    expected = await service.stub.Compare(wanted)
+    frames = await frames_of(service.stub.EncodeStream(iter(requests)))
+    await service.in_flight.idle()
+    assert admission_of(service).outputs.held == 0
     assert kinds(frames, "encode") == kinds(frames, "again") == ["response"]
     assert kinds(frames, "compare") == ["comparison"]
     [error] = [frame.error for frame in frames if frame.id == "bad"]
@@ -366,7 +363,7 @@ async def test_a_stream_answers_comparisons_beside_encodings(serve: Serve) -> No
 
 
 async def test_a_stream_encodes_comparisons_beside_the_event_loop(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, service: Service
 ) -> None:
     threads, message = list[threading.Thread](), CompareForm.message
 
@@ -375,8 +372,7 @@ async def test_a_stream_encodes_comparisons_beside_the_event_loop(
         return message(form, answer)
 
     monkeypatch.setattr(CompareForm, "message", recorded)
-    async with serve() as service:
-        frames = await frames_of(service.stub.EncodeStream(iter([streamed("a", of(4))])))
+    frames = await frames_of(service.stub.EncodeStream(iter([streamed("a", of(4))])))
     assert kinds(frames, "a") == ["comparison"]
     assert len(threads) == 1
     assert threads[0] is not threading.current_thread(), "which has the event loop"

@@ -16,14 +16,24 @@ import pytest
 from headlight.errors import EngineError, InvalidInput
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight_service.core.admission.estimates import WaitEstimate
-from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED, Quotas
+from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED
 from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.handle import Handle
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import OcclusionRequest, OutputSpec
 from headlight_service.core.tasks.task import WAVES
-from tests.service.batching import Clock
-from tests.service.core.pipelines import LONG, OVERHEAD, VECTOR_BYTES, Core, Form, Trace, core
+from tests.service.core.pipelines import (
+    LONG,
+    OVERHEAD,
+    VECTOR_BYTES,
+    Core,
+    Form,
+    Trace,
+    answered,
+    core,
+    quotas_of,
+    refused,
+)
 from tests.service.fakes import MAX_LENGTH
 
 TOKENS = OutputSpec(token_info=True)
@@ -36,12 +46,6 @@ def start(
 ) -> Handle[Answer]:
     request = OcclusionRequest([text], TOKENS, **{"size_bytes": 9, **fields})
     return made.pipeline.submit(request, form or Form(), trace=trace)
-
-
-def refused(handle: Handle[Answer], kind: type[Exception]) -> Any:
-    with pytest.raises(kind) as error:
-        handle.result()
-    return error.value
 
 
 def holes(made: Core) -> list[int]:
@@ -69,18 +73,14 @@ def test_each_token_is_hidden_once_after_the_whole_input(made: Core) -> None:
 
 
 def test_tokens_can_be_selected(made: Core) -> None:
-    handle = start(made, hidden=(1, 3))
-    handle.result()
+    answered(start(made, hidden=(1, 3)))
     assert sorted(holes(made)) == [-1, 1, 3]
-    handle.close()
 
 
 def test_waves_are_a_fraction_of_the_request_limit() -> None:
     with core(**ONE_BY_ONE) as made:
         length = MAX_LENGTH // WAVES // 3
-        handle = start(made, "a " * length)
-        handle.result()
-        handle.close()
+        answered(start(made, "a " * length))
         tokens = made.sample("headlight_tokens_total", priority="interactive")
         assert tokens == length * (1 + length)
         assert made.sample("headlight_texts_total", priority="interactive") == 1 + length
@@ -88,9 +88,7 @@ def test_waves_are_a_fraction_of_the_request_limit() -> None:
 
 
 def test_a_long_text_is_tokenised_on_a_tokenizer_thread(made: Core) -> None:
-    handle = start(made, LONG, hidden=(0,))
-    handle.result()
-    handle.close()
+    answered(start(made, LONG, hidden=(0,)))
     assert made.tokenizer.threads[0].startswith("tokenize")
 
 
@@ -130,7 +128,7 @@ class Later:
 
 @pytest.mark.parametrize(("batches", "stage"), [(0, "infer"), (1, "queue")], ids=["whole", "wave"])
 def test_an_occlusion_can_be_cancelled_during_computation(batches: int, stage: str) -> None:
-    quotas = Quotas(1.0, 1000, Clock())
+    quotas = quotas_of(1000)
     with core(quotas=quotas) as made:
         later = Later(made, batches)
         handle = start(made, client="c")
@@ -169,7 +167,7 @@ def test_an_occlusion_can_be_cancelled_while_waiting_for_capacity(made: Core) ->
 
 
 def test_computed_waves_of_a_failed_occlusion_are_charged() -> None:
-    quotas = Quotas(1.0, 1000, Clock())
+    quotas = quotas_of(1000)
     with core(quotas=quotas) as made:
         later = Later(made, 1)
         handle = start(made, client="c")
@@ -183,7 +181,7 @@ def test_computed_waves_of_a_failed_occlusion_are_charged() -> None:
 
 
 def test_a_far_too_long_occlusion_is_charged_for_its_first_encoding() -> None:
-    quotas = Quotas(1.0, 1000, Clock())
+    quotas = quotas_of(1000)
     with core(quotas=quotas) as made:
         made.model.estimate.worked_off(tokens=1, seconds=1e3)
         error = refused(start(made, client="c", deadline=time.monotonic() + 60), Shed)
@@ -194,7 +192,7 @@ def test_a_far_too_long_occlusion_is_charged_for_its_first_encoding() -> None:
 
 
 def test_the_retry_delay_of_a_quota_covers_the_whole_occlusion() -> None:
-    quotas = Quotas(1.0, 32, Clock())
+    quotas = quotas_of(32)
     with core(quotas=quotas) as made:
         bucket = quotas.of("c")
         bucket.spend(22)

@@ -40,17 +40,16 @@ def full_outputs(made: Core) -> Iterator[None]:
             admission.give_output(taken)
 
 
-def test_a_waiting_request_is_answered_once_there_is_room() -> None:
+def test_a_waiting_request_is_answered_once_there_is_room(made: Core) -> None:
     queued = threading.Event()
-    with core() as made:
-        with full_outputs(made):
-            refused(submit(made), Shed)
-            request = Request(["a bb"], waits=True)
-            handle = made.pipeline.submit(request, Form(), when_queued=queued.set)
-            assert not queued.is_set()
-        assert len(answered(handle).results) == 1
-        assert queued.is_set()
-        assert made.sample("headlight_rejected_total", reason="output_bytes") == 1, "the first"
+    with full_outputs(made):
+        refused(submit(made), Shed)
+        request = Request(["a bb"], waits=True)
+        handle = made.pipeline.submit(request, Form(), when_queued=queued.set)
+        assert not queued.is_set()
+    assert len(answered(handle).results) == 1
+    assert queued.is_set()
+    assert made.sample("headlight_rejected_total", reason="output_bytes") == 1, "the first"
 
 
 def test_a_waiting_request_keeps_its_request_bytes() -> None:

@@ -26,22 +26,7 @@ from headlight_service.core.scheduler.lanes import BatchLimit
 from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
 from headlight_service.core.scheduler.scheduler import Scheduler
 from headlight_service.core.worker_threads import COMPUTING, COMPUTING_BULK, WorkerThreads
-
-
-class Payload:
-    """Some work, and its result."""
-
-    def __init__(self) -> None:
-        self.begun, self.may_end, self.done = (
-            threading.Event(),
-            threading.Event(),
-            threading.Event(),
-        )
-
-    def work(self) -> None:
-        self.begun.set()
-        assert self.may_end.wait(30)
-        self.done.set()
+from tests.service.core.test_tokenizer_threads import Payload
 
 
 def nice() -> int:

@@ -10,7 +10,7 @@ import pytest
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.frontends.oip import inference_messages as oip
 from headlight_service.frontends.oip.model_views import DATATYPES
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, Service
 from tests.service.fakes import DIM
 from tests.service.frontends.http.http_service import http_service
 from tests.service.frontends.oip.inference_calls import FAKE, InferenceStub, of_ids, of_texts
@@ -58,17 +58,16 @@ def test_long_lists_of_ids_are_accepted_over_http() -> None:
         assert len(reply.json["items"]) == 2048
 
 
-async def test_any_accepted_number_of_texts_is_answered_over_grpc(serve: Serve) -> None:
-    async with serve() as service:
-        request = pb.EncodeRequest(inputs=[pb.Input(text=text) for text in MANY])
-        answer = await service.stub.Encode(request)
-        found = np.frombuffer(answer.pooled[0].data, "<f4").reshape(len(MANY), DIM)
-        assert found[:, 0].tolist() == FIRST
-        assert [item.token_count for item in answer.items] == [32] * len(MANY)
-        assert answer.usage.token_count == 32 * len(MANY)
-        stream = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="a", encode=request)]))
-        [frame] = [frame async for frame in stream]
-        assert frame.response.pooled == answer.pooled
+async def test_any_accepted_number_of_texts_is_answered_over_grpc(service: Service) -> None:
+    request = pb.EncodeRequest(inputs=[pb.Input(text=text) for text in MANY])
+    answer = await service.stub.Encode(request)
+    found = np.frombuffer(answer.pooled[0].data, "<f4").reshape(len(MANY), DIM)
+    assert found[:, 0].tolist() == FIRST
+    assert [item.token_count for item in answer.items] == [32] * len(MANY)
+    assert answer.usage.token_count == 32 * len(MANY)
+    stream = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="a", encode=request)]))
+    [frame] = [frame async for frame in stream]
+    assert frame.response.pooled == answer.pooled
 
 
 async def test_any_accepted_number_of_texts_and_ids_is_answered_in_tensors(serve: Serve) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import grpc
 import numpy as np
@@ -240,20 +239,13 @@ def test_shared_terms_as_json(weighting: Runtime) -> None:
             np.testing.assert_allclose(values, getattr(its.terms, side), rtol=1e-4)
 
 
-def test_other_models_have_no_shared_terms(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with (
-        Runtime(scorers.bundle(tmp_path_factory, "reranker"), threads=1) as runtime,
-        pytest.raises(InvalidInput, match=r"evidence\[0\]\.method: needs vectors of the query"),
+def test_other_models_have_no_shared_terms(ranking: Runtime, runtime: Runtime) -> None:
+    for model, problem in (
+        (ranking, "needs vectors of the query"),
+        (runtime, "this model gives no sparse"),
     ):
-        runtime.compare("a", ["b"], evidence="terms")
-
-
-def test_a_dense_model_has_no_shared_terms(bundle_path: Path) -> None:
-    with (
-        Runtime(bundle_path, threads=1) as runtime,
-        pytest.raises(InvalidInput, match=r"evidence\[0\]\.method: this model gives no sparse"),
-    ):
-        runtime.compare("a", ["b"], evidence="terms")
+        with pytest.raises(InvalidInput, match=rf"evidence\[0\]\.method: {problem}"):
+            model.compare("a", ["b"], evidence="terms")
 
 
 def test_a_model_of_three_kinds_has_shared_terms_beside_its_score(

@@ -68,7 +68,7 @@ async def test_a_stream_half_closed_during_an_answer_ends_with_that_answer(
 
 
 async def test_a_fully_answered_stream_ends_ok_while_draining(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, service: Service
 ) -> None:
     waiting, go = asyncio.Event(), asyncio.Event()
 
@@ -77,17 +77,16 @@ async def test_a_fully_answered_stream_ends_ok_while_draining(
         await go.wait()
 
     monkeypatch.setattr("headlight_service.frontends.grpc.calls.request_stream.no_more", told)
-    async with serve() as service:
-        call = service.stub.EncodeStream()
-        await call.write(pb.EncodeStreamRequest(id="a", encode=request()))
-        assert (await call.read()).id == "a"
-        [stream] = service.servicer._streams
-        await until(lambda: not stream._unanswered)  # the caller sees it a moment before
-        await call.done_writing()
-        await waiting.wait()
-        service.servicer.drain()
-        go.set()
-        assert await call.code() is grpc.StatusCode.OK
+    call = service.stub.EncodeStream()
+    await call.write(pb.EncodeStreamRequest(id="a", encode=request()))
+    assert (await call.read()).id == "a"
+    [stream] = service.servicer._streams
+    await until(lambda: not stream._unanswered)  # the caller sees it a moment before
+    await call.done_writing()
+    await waiting.wait()
+    service.servicer.drain()
+    go.set()
+    assert await call.code() is grpc.StatusCode.OK
 
 
 async def test_an_invalid_stream_end_is_reported_while_draining(service: Service) -> None:
@@ -111,7 +110,7 @@ def holds_nothing(service: Service) -> bool:
 
 
 async def test_a_caller_that_disconnects_as_its_answer_arrives_holds_nothing(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, service: Service
 ) -> None:
     computed, told = threading.Event(), threading.Event()
     encode, cancel = UnaryForm.encode, Handle.cancel
@@ -127,30 +126,28 @@ async def test_a_caller_that_disconnects_as_its_answer_arrives_holds_nothing(
 
     monkeypatch.setattr(UnaryForm, "encode", encode_late)
     monkeypatch.setattr(Handle, "cancel", cancel_noted)
-    async with serve() as service:
-        call = service.stub.Encode(request())
-        await until(computed.is_set)
-        call.cancel()
-        await until(told.is_set)
-        await until(lambda: service.in_flight.count == 0)
-        assert holds_nothing(service)
-        assert len(service.servicer._replies._waiting) == 0
+    call = service.stub.Encode(request())
+    await until(computed.is_set)
+    call.cancel()
+    await until(told.is_set)
+    await until(lambda: service.in_flight.count == 0)
+    assert holds_nothing(service)
+    assert len(service.servicer._replies._waiting) == 0
 
 
 async def test_a_stream_that_ends_as_an_answer_comes_holds_nothing(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, service: Service
 ) -> None:
     async def cancelled(handle: Handle[Any]) -> None:
         await done(handle)
         raise asyncio.CancelledError
 
     monkeypatch.setattr("headlight_service.frontends.grpc.calls.request_stream.done", cancelled)
-    async with serve() as service:
-        call = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="a", encode=request())]))
-        await call.code()
-        await until(lambda: service.in_flight.count == 0)
-        assert len(service.engine.batches) == 1
-        assert holds_nothing(service)
+    call = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="a", encode=request())]))
+    await call.code()
+    await until(lambda: service.in_flight.count == 0)
+    assert len(service.engine.batches) == 1
+    assert holds_nothing(service)
 
 
 async def test_a_call_cancelled_before_it_starts_does_no_work(serve: Serve) -> None:

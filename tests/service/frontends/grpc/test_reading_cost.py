@@ -22,7 +22,7 @@ from headlight_service.security.auth_tokens import AuthTokens
 from headlight_service.security.authentication import Authenticator
 from tests.service.batching import Clock
 from tests.service.calls import details_of, refused, request
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, Service
 from tests.service.fakes import FakeRuntime, FakeTokenizer
 from tests.service.security.test_authentication import EXHAUSTED, GOOD, TOKEN
 
@@ -91,7 +91,7 @@ async def test_a_text_far_beyond_the_quota_is_refused_unread(
 
 
 async def test_the_estimate_for_a_deadline_counts_characters(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, service: Service
 ) -> None:
     estimates = list[int]()
     check_wait = Admission.check_wait
@@ -101,6 +101,5 @@ async def test_the_estimate_for_a_deadline_counts_characters(
         check_wait(self, estimate, tokens, *rest)
 
     monkeypatch.setattr(Admission, "check_wait", noted)
-    async with serve() as service:
-        await service.stub.Encode(request(blank(60), blank(40)), timeout=60)
+    await service.stub.Encode(request(blank(60), blank(40)), timeout=60)
     assert estimates[0] == 100, "before it is tokenised"

@@ -12,7 +12,7 @@ import pytest
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.frontends.contract import answer_encoding, answer_forms
 from tests.service.calls import refused, request, text_of, until
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, Service
 from tests.service.fakes import FakeRuntime, FakeTokenizer
 
 
@@ -22,7 +22,7 @@ def tokenize_request(*inputs: pb.Input) -> pb.TokenizeRequest:
 
 @pytest.mark.parametrize("method", ["Tokenize", "Encode"])
 async def test_large_token_answers_are_encoded_off_the_event_loop(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, method: str
+    monkeypatch: pytest.MonkeyPatch, method: str, service: Service
 ) -> None:
     builders, built = set[int](), set[str]()
 
@@ -45,8 +45,7 @@ async def test_large_token_answers_are_encoded_off_the_event_loop(
         "Tokenize": tokenize_request(text_of(1500)),
         "Encode": request(text_of(1500), outputs=outputs),
     }
-    async with serve() as service:
-        response = await getattr(service.stub, method)(requests[method])
+    response = await getattr(service.stub, method)(requests[method])
     assert len(response.items) == 1
     assert built == ({"token_info"} if method == "Tokenize" else {"token_info", "header"})
     assert len(builders) == 1

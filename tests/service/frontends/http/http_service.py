@@ -9,12 +9,9 @@ import http.client
 import json
 import socket
 import ssl
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
-
-import pytest
 
 from headlight.runtime import Runtime
 from headlight_service.app.assembly import assemble
@@ -30,6 +27,7 @@ from headlight_service.frontends.http.connection import Connection
 from headlight_service.frontends.http.http_server import HttpServer
 from headlight_service.security.authentication import Authenticator
 from headlight_service.telemetry.metrics import Metrics
+from tests.service.core.pipelines import until
 from tests.service.fakes import FakeEngine, FakeRuntime, fit
 
 JSON = {"content-type": "application/json"}
@@ -191,15 +189,6 @@ def read_reply(client: socket.socket, method: str = "POST") -> Reply:
 def open_connections(service: HttpService) -> list[Connection]:
     """Return the connections whose handshake is done, in no order."""
     return [cast(Connection, each) for each in [*service.server.door.connections._open]]
-
-
-def until(holds: Callable[[], bool], problem: str) -> None:
-    """Wait for a condition that other threads will make true."""
-    end = time.monotonic() + 60
-    while not holds():
-        if time.monotonic() > end:
-            pytest.fail(problem)
-        time.sleep(0.001)
 
 
 def post(body: Any, path: str = "/v1/embeddings", **headers: str) -> bytes:

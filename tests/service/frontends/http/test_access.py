@@ -33,6 +33,7 @@ from headlight_service.telemetry.metrics import Metrics
 from tests.certificates import Authority
 from tests.ports import free_port
 from tests.service.batching import Clock
+from tests.service.core.pipelines import until
 from tests.service.frontends.http.http_service import (
     HttpService,
     Reply,
@@ -40,7 +41,6 @@ from tests.service.frontends.http.http_service import (
     open_connections,
     read_all,
     read_reply,
-    until,
 )
 from tests.service.frontends.http.test_backpressure import Asking
 from tests.service.tracing import RecordedSpans, context_of

@@ -14,6 +14,7 @@ import pytest
 from headlight.runtime.encode_items import ItemResult
 from headlight_service.frontends.contract import json_answer_forms
 from headlight_service.frontends.http import exchange, json_answers
+from tests.service.core.pipelines import until
 from tests.service.fakes import FakeRuntime
 from tests.service.frontends.http.http_service import (
     HttpService,
@@ -22,7 +23,6 @@ from tests.service.frontends.http.http_service import (
     post,
     read_all,
     read_reply,
-    until,
 )
 
 PATH = "/v1/embeddings"
@@ -199,7 +199,7 @@ def test_permits_are_held_until_the_answer_is_read() -> None:
     ],
 )
 def test_a_large_answer_is_encoded_while_others_are_answered(
-    path: str, body: Any, monkeypatch: pytest.MonkeyPatch
+    path: str, body: Any, monkeypatch: pytest.MonkeyPatch, service: HttpService
 ) -> None:
     begun, go = threading.Event(), threading.Event()
     text = json_answer_forms.number_text
@@ -212,12 +212,11 @@ def test_a_large_answer_is_encoded_while_others_are_answered(
     monkeypatch.setattr(exchange, "INLINE_ANSWER_BYTES", 0)
     for module in (json_answers, json_answer_forms):
         monkeypatch.setattr(module, "number_text", slow)
-    with http_service() as service:
-        asking = Asking(lambda: service.ask(path, body))
-        assert begun.wait(60)
-        assert service.ask("/health").status == 200
-        go.set()
-        assert asking.reply().status == 200
+    asking = Asking(lambda: service.ask(path, body))
+    assert begun.wait(60)
+    assert service.ask("/health").status == 200
+    go.set()
+    assert asking.reply().status == 200
 
 
 def test_bodies_that_arrive_count_as_bytes_of_requests() -> None:

@@ -27,8 +27,8 @@ from headlight_service.frontends.http.exchange import Options
 from headlight_service.frontends.http.http_server import HttpServer
 from tests.service.calls import text_of
 from tests.service.conftest import Service, serving
+from tests.service.core.pipelines import until
 from tests.service.fakes import HEADS, LAYERS, FakeRuntime
-from tests.service.frontends.http.http_service import until
 
 SECRET = "confidential"
 ERROR_FIELDS = {

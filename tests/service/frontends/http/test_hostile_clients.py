@@ -21,6 +21,7 @@ from headlight_service.frontends.http.json_limits import JsonSize
 from headlight_service.security.auth_tokens import AuthTokens
 from headlight_service.security.authentication import Authenticator
 from tests.service.batching import Clock
+from tests.service.core.pipelines import until
 from tests.service.frontends.http.http_service import (
     HttpService,
     http_service,
@@ -28,7 +29,6 @@ from tests.service.frontends.http.http_service import (
     post,
     read_all,
     read_reply,
-    until,
 )
 
 HEAD = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n"
@@ -304,30 +304,28 @@ def test_upgrades_are_not_taken() -> None:
         assert read_reply(client).status == 200
 
 
-def test_an_offer_of_an_upgrade_may_be_cut_anywhere() -> None:
+def test_an_offer_of_an_upgrade_may_be_cut_anywhere(service: HttpService) -> None:
     data = post({"input": "a"}, Connection="Upgrade", Upgrade="h2c", X_Upgrade="b", U="c")
     begin, end = data.index(b"Upgrade\r\n"), data.index(b"\r\n\r\n")
-    with http_service() as service:
-        for cut in range(begin, end + 5):
-            with service.raw(data[:cut]) as client:
-                until(
-                    lambda: (
-                        any(each._in_head for each in open_connections(service))
-                        or bool(service.server.door.in_flight)
-                    ),
-                    "the first piece has not come",
-                )
-                client.sendall(data[cut:])
-                assert read_reply(client).status == 200, data[:cut]
-            until(lambda: not service.server.door.connections.count, "it is still connected")
+    for cut in range(begin, end + 5):
+        with service.raw(data[:cut]) as client:
+            until(
+                lambda: (
+                    any(each._in_head for each in open_connections(service))
+                    or bool(service.server.door.in_flight)
+                ),
+                "the first piece has not come",
+            )
+            client.sendall(data[cut:])
+            assert read_reply(client).status == 200, data[:cut]
+        until(lambda: not service.server.door.connections.count, "it is still connected")
 
 
-def test_a_pipelined_request_may_offer_an_upgrade() -> None:
+def test_a_pipelined_request_may_offer_an_upgrade(service: HttpService) -> None:
     offer = post({"input": "a"}, Connection="Upgrade, HTTP2-Settings", Upgrade="h2c")
-    with http_service() as service:
-        last = post({"input": "a"}, Connection="close")
-        answer = service.talk(post({"input": "a"}) + 2 * offer + last)
-        assert answer.count(b"HTTP/1.1 200 ") == 4
+    last = post({"input": "a"}, Connection="close")
+    answer = service.talk(post({"input": "a"}) + 2 * offer + last)
+    assert answer.count(b"HTTP/1.1 200 ") == 4
 
 
 def test_expect_continue_is_answered_before_the_body() -> None:
@@ -420,7 +418,9 @@ def test_a_bad_head_behind_a_slow_request_does_not_end_it() -> None:
             assert answer.count(b"HTTP/1.1 ") == answers
 
 
-def test_a_body_whose_client_has_left_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_whose_client_has_left_is_not_parsed(
+    monkeypatch: pytest.MonkeyPatch, service: HttpService
+) -> None:
     """Until its parsing is cancelled, its bytes stay counted."""
     go, begun, parsed = threading.Event(), threading.Semaphore(0), list[int]()
     parse = json_limits.parse
@@ -433,23 +433,24 @@ def test_a_body_whose_client_has_left_is_not_parsed(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(exchange, "parse", slow)
     data = post({"input": "a " * 20_000})
-    with http_service() as service:
-        with contextlib.ExitStack() as opened:
-            for _ in range(2):  # the threads
-                opened.enter_context(service.raw(data))
-                assert begun.acquire(timeout=60)
-            size = service.held[0]
-            with service.raw(data):
-                until(lambda: service.held[0] > size, "it has not come")
-                until(lambda: len(service.server.door.in_flight) == 3, "it is not in flight")
-            until(lambda: len(service.server.door.in_flight) == 2, "it still waits")
-            assert service.held[0] == size
-            go.set()
-        until(lambda: not service.server.door.in_flight, "a request is in flight")
-        assert len(parsed) == 2
+    with contextlib.ExitStack() as opened:
+        for _ in range(2):  # the threads
+            opened.enter_context(service.raw(data))
+            assert begun.acquire(timeout=60)
+        size = service.held[0]
+        with service.raw(data):
+            until(lambda: service.held[0] > size, "it has not come")
+            until(lambda: len(service.server.door.in_flight) == 3, "it is not in flight")
+        until(lambda: len(service.server.door.in_flight) == 2, "it still waits")
+        assert service.held[0] == size
+        go.set()
+    until(lambda: not service.server.door.in_flight, "a request is in flight")
+    assert len(parsed) == 2
 
 
-def test_a_deadline_holds_while_other_bodies_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_holds_while_other_bodies_are_parsed(
+    monkeypatch: pytest.MonkeyPatch, service: HttpService
+) -> None:
     go = threading.Event()
 
     def slow(body: bytes, limits: JsonSize) -> Any:
@@ -457,10 +458,9 @@ def test_a_deadline_holds_while_other_bodies_are_parsed(monkeypatch: pytest.Monk
         return json.loads(body)
 
     monkeypatch.setattr(exchange, "parse", slow)
-    with http_service() as service:
-        late = {"x-request-timeout": "0.1"}
-        assert service.ask("/v1/embeddings", {"input": "a " * 20_000}, headers=late).status == 504
-        go.set()
+    late = {"x-request-timeout": "0.1"}
+    assert service.ask("/v1/embeddings", {"input": "a " * 20_000}, headers=late).status == 504
+    go.set()
 
 
 def test_parsing_is_charged_once() -> None:

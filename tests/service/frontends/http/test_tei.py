@@ -170,16 +170,15 @@ def test_an_invalid_request_names_the_field(service: HttpService, expected: str)
 
 
 @pytest.mark.parametrize("path", ["/similarity", "/"])
-def test_similarity_names_its_own_fields(path: str) -> None:
+def test_similarity_names_its_own_fields(service: HttpService, path: str) -> None:
     long = "a " * (MAX_LENGTH + 1)
-    with http_service() as service:
-        for source, sentences, field in (
-            (long, ["b"], "inputs.source_sentence"),
-            ("a", ["b", long], "inputs.sentences[1]"),
-        ):
-            inputs = {"source_sentence": source, "sentences": sentences}
-            reply = service.ask(path, {"inputs": inputs, "parameters": {"truncate": False}})
-            assert refused(reply, 422, "Validation").startswith(f"{field}: ")
+    for source, sentences, field in (
+        (long, ["b"], "inputs.source_sentence"),
+        ("a", ["b", long], "inputs.sentences[1]"),
+    ):
+        inputs = {"source_sentence": source, "sentences": sentences}
+        reply = service.ask(path, {"inputs": inputs, "parameters": {"truncate": False}})
+        assert refused(reply, 422, "Validation").startswith(f"{field}: ")
 
 
 @pytest.mark.parametrize(

@@ -147,17 +147,16 @@ TENSORS = {
 
 
 @pytest.mark.parametrize("name", TENSORS)
-async def test_an_invalid_tensor_is_named_with_the_remedy(serve: Serve, name: str) -> None:
+async def test_an_invalid_tensor_is_named_with_the_remedy(service: Service, name: str) -> None:
     message, field, remedy = TENSORS[name]
-    async with serve() as service:
-        error = await refused(InferenceStub(service.channel).ModelInfer(message), INVALID)
-        assert (error.details() or "").startswith(f"{field}: "), error.details()
-        assert remedy in (error.details() or "")
-        [violation] = details_of(error)["BadRequest"].field_violations
-        assert isinstance(violation, BadRequest.FieldViolation)
-        assert violation.field == field
-        assert service.engine.batches == []
-        assert service.metric("headlight_queue_tokens") == 0
+    error = await refused(InferenceStub(service.channel).ModelInfer(message), INVALID)
+    assert (error.details() or "").startswith(f"{field}: "), error.details()
+    assert remedy in (error.details() or "")
+    [violation] = details_of(error)["BadRequest"].field_violations
+    assert isinstance(violation, BadRequest.FieldViolation)
+    assert violation.field == field
+    assert service.engine.batches == []
+    assert service.metric("headlight_queue_tokens") == 0
 
 
 OPTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -213,21 +212,19 @@ OPTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-async def test_an_invalid_option_is_named_with_the_remedy(serve: Serve, name: str) -> None:
+async def test_an_invalid_option_is_named_with_the_remedy(service: Service, name: str) -> None:
     options, field, remedy = OPTIONS[name]
-    async with serve() as service:
-        message = of_texts("a bb ccc", **options)
-        error = await refused(InferenceStub(service.channel).ModelInfer(message), INVALID)
+    message = of_texts("a bb ccc", **options)
+    error = await refused(InferenceStub(service.channel).ModelInfer(message), INVALID)
     assert (error.details() or "").startswith(field), error.details()
     assert remedy in (error.details() or "")
 
 
 @pytest.mark.parametrize("name", ["shared_memory_region", "classification"])
-async def test_refused_parameters_of_outputs(serve: Serve, name: str) -> None:
+async def test_refused_parameters_of_outputs(service: Service, name: str) -> None:
     message = of_texts("a", outputs=("embedding",))
     message.outputs[0].parameters[name].int64_param = 1
-    async with serve() as service:
-        error = await refused(InferenceStub(service.channel).ModelInfer(message), INVALID)
+    error = await refused(InferenceStub(service.channel).ModelInfer(message), INVALID)
     assert f"outputs.parameters.{name}: is not served" in (error.details() or "")
 
 

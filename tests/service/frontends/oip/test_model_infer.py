@@ -51,34 +51,31 @@ async def test_vectors_of_texts_equal_those_of_the_own_contract(service: Service
 
 @pytest.mark.parametrize("datatype", ["INT64", "INT32"])
 async def test_padded_ids_equal_the_same_ids_of_the_own_contract(
-    serve: Serve, datatype: str
+    service: Service, datatype: str
 ) -> None:
     ids = [[1, 2, 3], [4], [5, 6]]
-    async with serve() as service:
-        response = await InferenceStub(service.channel).ModelInfer(of_ids(ids, datatype=datatype))
-        inputs = [pb.Input(ids=pb.TokenIds(ids=each)) for each in ids]
-        expected = await service.stub.Encode(request(*inputs))
+    response = await InferenceStub(service.channel).ModelInfer(of_ids(ids, datatype=datatype))
+    inputs = [pb.Input(ids=pb.TokenIds(ids=each)) for each in ids]
+    expected = await service.stub.Encode(request(*inputs))
     assert response.raw_output_contents[0] == expected.pooled[0].data
 
 
-async def test_a_mask_may_pad_on_the_left(serve: Serve) -> None:
+async def test_a_mask_may_pad_on_the_left(service: Service) -> None:
     message = oip.ModelInferRequest(model_name="fake")
     add_array(message, "input_ids", np.array([[0, 7, 8], [1, 2, 3]]))
     add_array(message, "attention_mask", np.array([[0, 1, 1], [1, 1, 1]]))
-    async with serve() as service:
-        response = await InferenceStub(service.channel).ModelInfer(message)
-        right = await InferenceStub(service.channel).ModelInfer(of_ids([[7, 8], [1, 2, 3]]))
+    response = await InferenceStub(service.channel).ModelInfer(message)
+    right = await InferenceStub(service.channel).ModelInfer(of_ids([[7, 8], [1, 2, 3]]))
     assert response.raw_output_contents == right.raw_output_contents
 
 
-async def test_typed_contents_are_accepted_and_answers_are_raw(serve: Serve) -> None:
+async def test_typed_contents_are_accepted_and_answers_are_raw(service: Service) -> None:
     message = oip.ModelInferRequest(model_name="fake")
     message.inputs.add(name="any", datatype="BYTES", shape=[3, 1]).contents.bytes_contents.extend(
         text.encode() for text in TEXTS
     )
-    async with serve() as service:
-        response = await InferenceStub(service.channel).ModelInfer(message)
-        expected = await encoded(service)
+    response = await InferenceStub(service.channel).ModelInfer(message)
+    expected = await encoded(service)
     assert response.raw_output_contents[0] == expected.pooled[0].data
     assert not response.outputs[0].HasField("contents")
 
@@ -123,13 +120,12 @@ async def test_attention_is_padded_on_both_axes(service: Service) -> None:
     ],
 )
 async def test_parameters_select_attention(
-    serve: Serve, options: dict[str, Any], selected: dict[str, Any]
+    service: Service, options: dict[str, Any], selected: dict[str, Any]
 ) -> None:
     message = of_texts("a bb ccc", model=ATTENTION, outputs=("attention",), **options)
     outputs = pb.Outputs(attention=pb.AttentionOutput(**selected))
-    async with serve() as service:
-        response = await InferenceStub(service.channel).ModelInfer(message)
-        expected = await service.stub.Encode(request(pb.Input(text="a bb ccc"), outputs=outputs))
+    response = await InferenceStub(service.channel).ModelInfer(message)
+    expected = await service.stub.Encode(request(pb.Input(text="a bb ccc"), outputs=outputs))
     assert response.raw_output_contents[0] == expected.attention.data
 
 
@@ -145,13 +141,12 @@ async def test_parameters_select_attention(
     ],
 )
 async def test_names_of_outputs_select_attention(
-    serve: Serve, names: tuple[str, ...], selected: dict[str, Any], shape: list[int]
+    service: Service, names: tuple[str, ...], selected: dict[str, Any], shape: list[int]
 ) -> None:
     message = of_texts("a bb ccc", model=ATTENTION, outputs=names)
     outputs = pb.Outputs(attention=pb.AttentionOutput(**selected))
-    async with serve() as service:
-        response = await InferenceStub(service.channel).ModelInfer(message)
-        expected = await service.stub.Encode(request(pb.Input(text="a bb ccc"), outputs=outputs))
+    response = await InferenceStub(service.channel).ModelInfer(message)
+    expected = await service.stub.Encode(request(pb.Input(text="a bb ccc"), outputs=outputs))
     assert [each.name for each in response.outputs] == list(names)
     assert [list(each.shape) for each in response.outputs] == [shape, shape]
     assert b"".join(response.raw_output_contents) == expected.attention.data
@@ -176,15 +171,14 @@ async def test_options_of_vectors_are_those_of_the_own_contract(serve: Serve) ->
     assert response.raw_output_contents[0] == expected.pooled[0].data
 
 
-async def test_a_long_text_is_cut_only_if_asked(serve: Serve) -> None:
+async def test_a_long_text_is_cut_only_if_asked(service: Service) -> None:
     long = " ".join(["word"] * 2001)
-    async with serve() as service:
-        stub = InferenceStub(service.channel)
-        error = await refused(stub.ModelInfer(of_texts("a", long)), INVALID)
-        assert (error.details() or "").startswith("text[1]: has 2001 tokens")
-        for truncate in ("end", True):
-            response = await stub.ModelInfer(of_texts(long, truncate=truncate))
-            assert response.parameters["token_count"].int64_param == 2000
+    stub = InferenceStub(service.channel)
+    error = await refused(stub.ModelInfer(of_texts("a", long)), INVALID)
+    assert (error.details() or "").startswith("text[1]: has 2001 tokens")
+    for truncate in ("end", True):
+        response = await stub.ModelInfer(of_texts(long, truncate=truncate))
+        assert response.parameters["token_count"].int64_param == 2000
 
 
 async def test_timeout_in_microseconds_is_a_deadline(service: Service) -> None:
@@ -204,12 +198,11 @@ async def test_timeout_in_microseconds_is_a_deadline(service: Service) -> None:
 @pytest.mark.parametrize(
     ("number", "priority"), [(0, "interactive"), (1, "interactive"), (2, "bulk")]
 )
-async def test_priorities_from_two_are_bulk(serve: Serve, number: int, priority: str) -> None:
+async def test_priorities_from_two_are_bulk(service: Service, number: int, priority: str) -> None:
     message = of_texts("a")
     message.parameters["priority"].uint64_param = number  # as tritonclient sends it
-    async with serve() as service:
-        await InferenceStub(service.channel).ModelInfer(message)
-        assert service.metric("headlight_texts_total", priority=priority) == 1
+    await InferenceStub(service.channel).ModelInfer(message)
+    assert service.metric("headlight_texts_total", priority=priority) == 1
 
 
 async def test_a_cancelled_call_is_withdrawn(single: Service) -> None:

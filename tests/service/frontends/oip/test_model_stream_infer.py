@@ -35,13 +35,12 @@ def ids_of(found: list[oip.ModelStreamInferResponse]) -> list[str]:
     return [each.infer_response.id for each in found]
 
 
-async def test_answers_come_in_order_and_are_those_of_model_infer(serve: Serve) -> None:
+async def test_answers_come_in_order_and_are_those_of_model_infer(service: Service) -> None:
     # Shortest last: batches take near lengths together, so they are computed in another order.
     requests = [numbered(place, " ".join(["w"] * (40 - place))) for place in range(40)]
-    async with serve() as service:
-        stub = InferenceStub(service.channel)
-        found = await responses(stub.ModelStreamInfer(iter(requests)))
-        alone = [await stub.ModelInfer(request) for request in requests]
+    stub = InferenceStub(service.channel)
+    found = await responses(stub.ModelStreamInfer(iter(requests)))
+    alone = [await stub.ModelInfer(request) for request in requests]
     assert ids_of(found) == [str(place) for place in range(40)]
     for streamed, unary in zip(found, alone, strict=True):
         assert streamed.infer_response.raw_output_contents == unary.raw_output_contents
@@ -49,7 +48,7 @@ async def test_answers_come_in_order_and_are_those_of_model_infer(serve: Serve) 
         assert streamed.error_message == ""
 
 
-async def test_an_error_concerns_its_request_alone(serve: Serve) -> None:
+async def test_an_error_concerns_its_request_alone(service: Service) -> None:
     requests = [
         numbered(0),
         numbered(1, "a", model="x"),
@@ -57,12 +56,11 @@ async def test_an_error_concerns_its_request_alone(serve: Serve) -> None:
         numbered(3, dimensions=9),
         numbered(4),
     ]
-    async with serve() as service:
-        stub = InferenceStub(service.channel)
-        call = stub.ModelStreamInfer(iter(requests))
-        found = await responses(call)
-        assert await call.code() is grpc.StatusCode.OK
-        alone = await stub.ModelInfer(requests[4])
+    stub = InferenceStub(service.channel)
+    call = stub.ModelStreamInfer(iter(requests))
+    found = await responses(call)
+    assert await call.code() is grpc.StatusCode.OK
+    alone = await stub.ModelInfer(requests[4])
     assert ids_of(found) == ["0", "1", "2", "3", "4"]
     messages = [each.error_message for each in found]
     assert messages[0] == messages[4] == ""

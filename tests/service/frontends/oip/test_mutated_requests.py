@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from tests.chaos.mutations.of_protobuf import mutated
-from tests.service.conftest import Serve
+from tests.service.conftest import Service
 from tests.service.frontends.oip.inference_calls import (
     ATTENTION,
     TOKENS,
@@ -28,19 +28,18 @@ SEEDS = [
 ALLOWED = {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "DEADLINE_EXCEEDED"}  # by a timeout of some µs
 
 
-async def test_mutated_requests_are_never_unknown_or_internal(serve: Serve) -> None:
+async def test_mutated_requests_are_never_unknown_or_internal(service: Service) -> None:
     chance, found = random.Random(27), set[str]()
-    async with serve() as service:
-        stub = InferenceStub(service.channel)
-        channel: Any = service.channel
-        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-        expected = await stub.ModelInfer(SEEDS[0])
-        for place in range(MUTATED):
-            message = mutated(SEEDS[place % len(SEEDS)].SerializeToString(), chance)
-            status = (await call(message, timeout=60).code()).name
-            assert status in ALLOWED, (message, status)
-            found.add(status)
-        again = await stub.ModelInfer(SEEDS[0])
-        assert arrays(again)["embedding"].tobytes() == arrays(expected)["embedding"].tobytes()
-        assert service.metric("headlight_queue_tokens") == 0
+    stub = InferenceStub(service.channel)
+    channel: Any = service.channel
+    call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+    expected = await stub.ModelInfer(SEEDS[0])
+    for place in range(MUTATED):
+        message = mutated(SEEDS[place % len(SEEDS)].SerializeToString(), chance)
+        status = (await call(message, timeout=60).code()).name
+        assert status in ALLOWED, (message, status)
+        found.add(status)
+    again = await stub.ModelInfer(SEEDS[0])
+    assert arrays(again)["embedding"].tobytes() == arrays(expected)["embedding"].tobytes()
+    assert service.metric("headlight_queue_tokens") == 0
     assert {"OK", "INVALID_ARGUMENT", "NOT_FOUND"} <= found

@@ -138,16 +138,15 @@ async def test_invalid_requests_name_the_field(service: Service) -> None:
 
 
 @pytest.mark.parametrize("name", WRONG_MODEL)
-async def test_methods_of_other_models_are_refused(serve: Serve, name: str) -> None:
+async def test_methods_of_other_models_are_refused(service: Service, name: str) -> None:
     request = WRONG_MODEL[name]
-    async with serve() as service:
-        asked = (
-            call_stream(service.channel, name, request)
-            if name.endswith("Stream") and name != "RerankStream"
-            else call(service.channel, name, request)
-        )
-        error = await refused(asked, grpc.StatusCode.FAILED_PRECONDITION)
-        assert "tei.v1.Embed" in (error.details() or "")
+    asked = (
+        call_stream(service.channel, name, request)
+        if name.endswith("Stream") and name != "RerankStream"
+        else call(service.channel, name, request)
+    )
+    error = await refused(asked, grpc.StatusCode.FAILED_PRECONDITION)
+    assert "tei.v1.Embed" in (error.details() or "")
 
 
 async def test_decoding_is_not_implemented(service: Service) -> None:

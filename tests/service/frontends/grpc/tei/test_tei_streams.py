@@ -58,15 +58,14 @@ async def test_a_stream_reads_no_more_than_its_window(serve: Serve) -> None:
     assert requests[0].ByteSize() <= min(held) <= max(held) <= 3 * requests[0].ByteSize()
 
 
-async def test_the_first_failure_ends_the_stream(serve: Serve) -> None:
+async def test_the_first_failure_ends_the_stream(service: Service) -> None:
     requests = [*requests_of(5), pb.EmbedRequest(inputs=""), *requests_of(5)]
-    async with serve() as service:
-        stream = call(service.channel, "EmbedStream", requests)
-        for request in requests_of(5):
-            assert (await stream.read()).metadata.compute_chars == len(request.inputs)
-        error = await refused(stream.read(), grpc.StatusCode.INVALID_ARGUMENT)
-        assert (error.details() or "").startswith("inputs: is empty")
-        await until(lambda: service.model.admission.requests.held == 0)
+    stream = call(service.channel, "EmbedStream", requests)
+    for request in requests_of(5):
+        assert (await stream.read()).metadata.compute_chars == len(request.inputs)
+    error = await refused(stream.read(), grpc.StatusCode.INVALID_ARGUMENT)
+    assert (error.details() or "").startswith("inputs: is empty")
+    await until(lambda: service.model.admission.requests.held == 0)
 
 
 async def test_a_cancelled_stream_gives_everything_back(serve: Serve) -> None:

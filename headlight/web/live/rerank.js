@@ -10,12 +10,12 @@ TASKS.rerank = {
   path: "v1/rank",
   method: "Rerank",
   check: withoutQuery,
-  request: (asked) => ({ query: asked.query, documents: textLines(asked.passages), ...longer(asked) }),
-  python: (asked) => ({
+  request: (settings) => ({ query: settings.query, documents: textLines(settings.passages), ...longer(settings) }),
+  python: (settings) => ({
     imports: ["from headlight import Client"],
     lines: [
-      ...pythonList("documents", textLines(asked.passages)),
-      `ranked = client.rerank(${JSON.stringify(asked.query)}, documents${truncated(asked)})`,
+      ...pythonList("documents", textLines(settings.passages)),
+      `ranked = client.rerank(${JSON.stringify(settings.query)}, documents${truncated(settings)})`,
       "for each in ranked:", "    print(each.score, each.logit, documents[each.index])",
     ],
   }),

@@ -52,11 +52,7 @@ def run(
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.conformance",
-        description=__doc__,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
     add = parser.add_argument
     add("url", metavar="URL", help="as a client of the dialect gets it; oip: also grpc://HOST:PORT")
     add("--dialect", choices=sorted(DIALECTS), required=True)
@@ -66,10 +62,15 @@ def parser() -> argparse.ArgumentParser:
     add("--json", type=Path, metavar="FILE", help="write the results to this file")
     add("--name", default="", help="name of the server in that file")
     add("--only", nargs="+", default=[], metavar="CHECK", help="names of checks")
-    add("--tolerance", type=float, default=1e-4, help="largest difference of equal numbers")
-    add("--words", type=int, default=10_000, help="words of a text that is too long")
-    add("--seconds", type=float, default=120, help="longest wait for an answer")
-    add("--overload", type=int, default=0, metavar="N", help="send up to N requests at once")
+    add(
+        "--tolerance",
+        type=float,
+        default=1e-4,
+        help="largest difference of equal numbers (%(default)s)",
+    )
+    add("--words", type=int, default=10_000, help="words of a text that is too long (%(default)s)")
+    add("--seconds", type=float, default=120, help="longest wait for an answer (%(default)s)")
+    add("--overload", type=int, default=0, metavar="N", help="send N requests at once (none)")
     add("--list", action="store_true", help="list the checks with their sources, and send nothing")
     return parser
 

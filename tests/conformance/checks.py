@@ -129,6 +129,7 @@ class Dialect(ABC):
     """
 
     transports: ClassVar[Mapping[str, Callable[[str, str, float], Any]]]
+    server: Any
     missing: tuple[int, ...] = MISSING
     overloaded: tuple[int, ...] = (429,)
     waits: tuple[str, ...] = ()
@@ -197,6 +198,7 @@ class HttpDialect(Dialect):
     """
 
     transports: ClassVar = {"http": HttpServer, "https": HttpServer}
+    server: HttpServer
     path: str
     field: str
     rerank_path: str
@@ -211,7 +213,7 @@ class HttpDialect(Dialect):
 
     def post(self, path: str = "", **fields: Any) -> Answer:
         path = path or self.path
-        return self.server.post(path, self.body(path, **fields))  # type: ignore[no-any-return]
+        return self.server.post(path, self.body(path, **fields))
 
     def answer(self, path: str = "", **fields: Any) -> Any:
         """Return the body of an answer with status 200."""
@@ -224,7 +226,7 @@ class HttpDialect(Dialect):
         self.server.abandon(self.path, self.body(self.path, **{self.field: texts}))
 
     def send(self, body: bytes) -> Answer:
-        return self.server.request("POST", self.path, body)  # type: ignore[no-any-return]
+        return self.server.request("POST", self.path, body)
 
     def ranks(self, path: str = "", **fields: Any) -> list[Body]:
         """Return the ranks of DOCUMENTS for QUERY."""
@@ -262,9 +264,9 @@ def same(api: Dialect, one: Sequence[Vector], other: Sequence[Vector], what: str
 
 def refused(answers: Mapping[str, Answer], statuses: Collection[int]) -> str:
     """Return the statuses of refusals; raise Failed if one is another, naming all of those."""
-    wrong = [f"{what}: {each.summary()}" for what, each in answers.items()
-             if each.status not in statuses]  # fmt: skip
-    require(not wrong, f"{'; '.join(wrong)}; not {' or '.join(map(str, sorted(statuses)))}")
+    wrong = {what: each for what, each in answers.items() if each.status not in statuses}
+    reasons = "; ".join(f"{what}: {each.summary()}" for what, each in wrong.items())
+    require(not wrong, f"{reasons}; not {' or '.join(map(str, sorted(statuses)))}")
     return ", ".join(f"{what}: {each.status}" for what, each in answers.items())
 
 

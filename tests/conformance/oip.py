@@ -38,6 +38,7 @@ class Oip(Dialect):
     """A server as clients of Triton, KServe and MLServer see it."""
 
     transports: ClassVar = {"http": Rest, "https": Rest, "grpc": Grpc}
+    server: Rest | Grpc
     overloaded = (429, 503)  # gRPC: RESOURCE_EXHAUSTED, UNAVAILABLE
 
     def __init__(self, server: Rest | Grpc, options: Options) -> None:
@@ -67,10 +68,10 @@ class Oip(Dialect):
     def post(self, path: str = "", **fields: Any) -> Answer:
         """Send a text; `path` is the name of another model."""
         body = self.body(["a"], **fields)
-        return self.server.infer(path or self.model, body)  # type: ignore[no-any-return]
+        return self.server.infer(path or self.model, body)
 
     def embed(self, texts: Any, **fields: Any) -> Answer:
-        return self.server.infer(self.model, self.body(texts, **fields))  # type: ignore[no-any-return]
+        return self.server.infer(self.model, self.body(texts, **fields))
 
     def answer(self, texts: Sequence[str], **fields: Any) -> Body:
         """Return the body of an answer with status 200."""

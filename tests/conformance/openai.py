@@ -44,7 +44,7 @@ class OpenAI(HttpDialect):
         self.requests = {self.path: right}
 
     def _first_model(self) -> str:
-        answer: Answer = self.server.get("/models")
+        answer = self.server.get("/models")
         if answer.status != 200:
             raise ValueError(f"GET /models is {answer.summary()}: name the model by --model")
         return str(answer.json()["data"][0]["id"])

@@ -334,8 +334,8 @@ DRIVEN: tuple[Row, ...] = (
         "F24",
         "Older and newer peers",
         (
-            "recorded messages of 0.1.0 and 0.2.0 against today's stubs, client and service; fields "
-            "of a later version in requests and answers"
+            "recorded messages of 0.1.0 and 0.2.0 against today's stubs, client and service; "
+            "fields of a later version in requests and answers"
         ),
         (
             "the same meaning and the same numbers; unknown fields ignored; unknown requested "

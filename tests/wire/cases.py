@@ -141,7 +141,7 @@ def by(method: str, **fields: Any) -> pb.EvidenceRequest:
 
 
 # Methods and outputs since 0.2.0; a model of each task is served.
-SINCE_0_2 = {
+SINCE_0_2: dict[str, Case] = {
     "compare": compare(
         late_interaction=pb.LateInteraction(),
         matrix=pb.SimilarityMatrix(dtype=pb.DATA_TYPE_FLOAT16),

@@ -46,6 +46,9 @@ def problems(folder: Path) -> Iterator[str]:
     """Yield what is wrong with a release: digests first, then versions and the images' insides."""
     try:
         listed = _read_sums(folder / SUMS)
+    except FileNotFoundError:
+        yield f"{folder} has no {SUMS}: name the folder of a release, as DIR=dist"
+        return
     except (OSError, ValueError) as error:
         yield str(error)
         return

@@ -58,6 +58,7 @@ mount --bind "$mounted" "$mounted"
 mount -t proc proc "$mounted/proc"
 mount --rbind /dev "$mounted/dev"
 mount -t tmpfs -o size=64m,mode=1777 tmpfs "$mounted/tmp"
+echo "127.0.0.1 localhost" >"$mounted/etc/hosts" # as an engine does
 mount -o remount,bind,ro "$mounted"
 if [ "$mode" != none ]; then # a folder that the pod mounts, for all or for reading
   mount --bind "$volume" "$mounted/mnt/models"

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from tests.conformance.checks import Options, Outcome, Result, Suite
-from tests.conformance.cohere import COHERE, Cohere
+from tests.conformance import cohere, oip, openai, tei
+from tests.conformance.checks import Check, Dialect, Options, Outcome, Result
 from tests.conformance.http_client import NoAnswer
-from tests.conformance.oip import OIP, Oip
-from tests.conformance.openai import OPENAI, OpenAI
-from tests.conformance.tei import TEI, Tei
-from tests.conformance.transports import http_server, transport
 
-Made = Callable[[str, str, Options], Any]
-DIALECTS: dict[str, tuple[Suite[Any], Made]] = {
-    "openai": (OPENAI, lambda url, token, o: OpenAI(http_server(url, token, o.seconds), o)),
-    "tei": (TEI, lambda url, token, o: Tei(http_server(url, token, o.seconds), o)),
-    "cohere": (COHERE, lambda url, token, o: Cohere(http_server(url, token, o.seconds), o)),
-    "oip": (OIP, lambda url, token, o: Oip(transport(url, token, o.seconds), o)),
+DIALECTS: dict[str, tuple[type[Dialect], list[Check]]] = {
+    "openai": (openai.OpenAI, openai.CHECKS),
+    "tei": (tei.Tei, tei.CHECKS),
+    "cohere": (cohere.Cohere, cohere.CHECKS),
+    "oip": (oip.Oip, oip.CHECKS),
 }
-WIDTH = 15  # of "not applicable" and a space
 
 
 def run(
@@ -41,10 +35,15 @@ def run(
         ValueError: the URL or an option is wrong.
         NoAnswer: nothing answers there.
     """
-    suite, make = DIALECTS[dialect]
-    api = make(url, token, options)
-    results = []
-    for check in suite.checks:
+    kind, checks = DIALECTS[dialect]
+    scheme, _, address = url.partition("://")
+    if scheme not in kind.transports or not address:
+        accepted = " or ".join(f"{each}://" for each in kind.transports)
+        raise ValueError(f"the URL has to begin with {accepted}")
+    server = kind.transports[scheme](url, token, options.seconds)
+    server.probe()
+    api, results = kind(server, options), []
+    for check in checks:
         if not only or check.name in only:
             results.append(check.result(api))
             show(results[-1])
@@ -53,87 +52,59 @@ def run(
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
-    made.add_argument(
-        "url", metavar="URL", help="as a client of the dialect gets it; oip: also grpc://HOST:PORT"
-    )
-    made.add_argument("--dialect", choices=sorted(DIALECTS), required=True)
-    made.add_argument("--model", default="", help="name of the model; openai: by default the first")
-    made.add_argument("--rerank-model", default="", help="cohere: model that reranks, if another")
-    made.add_argument("--token", default="", help="sent as Authorization: Bearer TOKEN")
-    made.add_argument("--json", type=Path, metavar="FILE", help="write the results to this file")
-    made.add_argument("--name", default="", help="name of the server in that file")
-    made.add_argument("--only", nargs="+", default=[], metavar="CHECK", help="names of checks")
-    made.add_argument(
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
+    add = parser.add_argument
+    add("url", metavar="URL", help="as a client of the dialect gets it; oip: also grpc://HOST:PORT")
+    add("--dialect", choices=sorted(DIALECTS), required=True)
+    add("--model", default="", help="name of the model; openai: by default the first")
+    add("--rerank-model", default="", help="cohere: model that reranks, if another")
+    add("--token", default="", help="sent as Authorization: Bearer TOKEN")
+    add("--json", type=Path, metavar="FILE", help="write the results to this file")
+    add("--name", default="", help="name of the server in that file")
+    add("--only", nargs="+", default=[], metavar="CHECK", help="names of checks")
+    add(
         "--tolerance",
         type=float,
-        default=Options.tolerance,
-        help="largest difference of numbers that should be equal (%(default)s)",
+        default=1e-4,
+        help="largest difference of equal numbers (%(default)s)",
     )
-    made.add_argument(
-        "--words",
-        type=int,
-        default=Options.words,
-        help="words of a text that is too long (%(default)s)",
-    )
-    made.add_argument(
-        "--seconds",
-        type=float,
-        default=Options.seconds,
-        help="longest wait for an answer (%(default)s)",
-    )
-    made.add_argument(
-        "--overload",
-        type=int,
-        default=0,
-        metavar="N",
-        help="send up to N requests at once (by default none)",
-    )
-    made.add_argument(
-        "--list", action="store_true", help="list the checks with their sources, and send nothing"
-    )
-    return made
+    add("--words", type=int, default=10_000, help="words of a text that is too long (%(default)s)")
+    add("--seconds", type=float, default=120, help="longest wait for an answer (%(default)s)")
+    add("--overload", type=int, default=0, metavar="N", help="send N requests at once (none)")
+    add("--list", action="store_true", help="list the checks with their sources, and send nothing")
+    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the checks; return 1 if one fails, and 2 if they cannot run."""
-    given = parser().parse_args(arguments)
-    suite = DIALECTS[given.dialect][0]
-    if given.list:
-        for check in suite.checks:
+    line = parser().parse_args(arguments)
+    checks = DIALECTS[line.dialect][1]
+    if line.list:
+        for check in checks:
             print(f"{check.name:24} {check.source}")
         return 0
-    unknown = set(given.only) - {each.name for each in suite.checks}
+    unknown = sorted(set(line.only) - {each.name for each in checks})
     if unknown:
-        print(
-            f"--only: {', '.join(sorted(unknown))} is not a check; --list names them",
-            file=sys.stderr,
-        )
+        print(f"--only: {', '.join(unknown)} is not a check; --list names them", file=sys.stderr)
         return 2
-    options = Options(
-        model=given.model,
-        rerank_model=given.rerank_model,
-        tolerance=given.tolerance,
-        words=given.words,
-        seconds=given.seconds,
-        overload=given.overload,
-    )
+    names = [each.name for each in dataclasses.fields(Options)]
+    options = Options(**{name: getattr(line, name) for name in names})
 
     def show(each: Result) -> None:
-        print(f"{each.outcome:{WIDTH}}{each.name:24}{each.reason}", flush=True)
+        print(f"{each.outcome:15}{each.name:24}{each.reason}", flush=True)
 
     try:
-        results = run(given.dialect, given.url, options, given.token, given.only, show)
+        results = run(line.dialect, line.url, options, line.token, line.only, show)
     except (ValueError, NoAnswer) as error:
-        print(f"{given.url}: {error}", file=sys.stderr)
+        print(f"{line.url}: {error}", file=sys.stderr)
         return 2
     counts = {outcome: sum(each.outcome is outcome for each in results) for outcome in Outcome}
     print(", ".join(f"{number} {outcome}" for outcome, number in counts.items()))
-    if given.json is not None:
+    if line.json is not None:
         rows = [vars(each) for each in results]
-        named = {"server": given.name or given.url, "model": given.model}
-        body = {"dialect": given.dialect, **named, "checks": rows}
-        given.json.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        server = {"server": line.name or line.url, "model": line.model}
+        body = {"dialect": line.dialect, **server, "checks": rows}
+        line.json.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", "utf-8")
     return int(counts[Outcome.FAIL] > 0)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import http.client
 import json
-import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 SECONDS_TO_LEAVE = 0.05  # a request of 80 texts takes longer on any device
@@ -38,52 +39,42 @@ class Answer:
 class HttpServer:
     """A server at a base URL."""
 
-    def __init__(self, url: str, token: str = "", seconds: float = 120) -> None:
+    def __init__(self, url: str, token: str, seconds: float) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is not a URL with http:// or https://")
-        self._parts, self._seconds = parts, seconds
-        self.token = token
+        secure = parts.scheme == "https"
+        self._kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        self._address = (parts.hostname or "", parts.port)
+        self._base, self._seconds, self.token = parts.path.rstrip("/"), seconds, token
 
-    def _connect(self) -> http.client.HTTPConnection:
-        host, port = str(self._parts.hostname), self._parts.port
-        if self._parts.scheme == "https":
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(host, port, timeout=self._seconds, context=context)
-        return http.client.HTTPConnection(host, port, timeout=self._seconds)
+    def with_token(self, token: str) -> Self:
+        """Return the server as a caller with another token reaches it."""
+        other = copy.copy(self)
+        other.token = token
+        return other
 
-    def _send(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-    ) -> None:
-        given = {"Content-Type": "application/json"} if body is not None else {}
+    @contextmanager
+    def _sent(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Iterator[http.client.HTTPConnection]:
+        """Yield the connection of a request, and close it."""
+        fields = {"Content-Type": "application/json"} if body is not None else {}
         if self.token:
-            given["Authorization"] = f"Bearer {self.token}"
-        target = self._parts.path.rstrip("/") + path
-        connection.request(method, target, body=body, headers={**given, **headers})
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Answer:
-        """Return the answer to a request; raise NoAnswer if there is none."""
-        connection = self._connect()
+            fields["Authorization"] = f"Bearer {self.token}"
+        connection = self._kind(*self._address, timeout=self._seconds)
         try:
-            self._send(connection, method, path, body, headers or {})
-            response = connection.getresponse()
-            fields = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, fields, response.read())
+            connection.request(method, self._base + path, body=body, headers={**fields, **headers})
+            yield connection
         except (OSError, http.client.HTTPException) as error:
             raise NoAnswer(f"{method} {path}: {type(error).__name__} {error}") from error
         finally:
             connection.close()
+
+    def request(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
+        """Return the answer to a request; raise NoAnswer if there is none."""
+        with self._sent(method, path, body, headers) as connection:
+            response = connection.getresponse()
+            fields = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, fields, response.read())
 
     def probe(self) -> None:
         """Raise NoAnswer if nothing answers, whatever it answers."""
@@ -98,11 +89,5 @@ class HttpServer:
 
     def abandon(self, path: str, body: Any) -> None:
         """Send a value as JSON, and disconnect while the server works on it."""
-        connection = self._connect()
-        try:
-            self._send(connection, "POST", path, json.dumps(body).encode(), {})
+        with self._sent("POST", path, json.dumps(body).encode(), {}):
             threading.Event().wait(SECONDS_TO_LEAVE)
-        except OSError as error:
-            raise NoAnswer(f"POST {path}: {type(error).__name__} {error}") from error
-        finally:
-            connection.close()

@@ -36,8 +36,8 @@ HEAD = """\
 # Conformance
 
 `tests/conformance` is a program that checks what clients rely on, against any server of these
-dialects. It needs a clone and Python 3.11; `grpc://` also needs the package `grpcio`. It imports
-nothing of Headlight.
+dialects. It needs a clone and Python 3.11; `grpc://` also needs the packages `grpcio` and
+`protobuf`. It imports nothing of Headlight.
 
 ```sh
 python -m tests.conformance http://127.0.0.1:8000/v1 --dialect openai
@@ -90,12 +90,12 @@ def page() -> str:
 
 def section(dialect: str, title: str, runs: Sequence[dict[str, Any]]) -> str:
     """Return the table of a dialect, and the reasons of all but passes."""
-    suite, _ = DIALECTS[dialect]
+    _, checks = DIALECTS[dialect]
     servers = [each["server"] for each in runs]
     columns = [*servers, *NOT_RUN.get(dialect, ())]
     rows = [f"| check | source | {' | '.join(columns)} |", "|---|---|" + "---|" * len(columns)]
     by_server = [{each["name"]: each for each in run["checks"]} for run in runs]
-    for check in suite.checks:
+    for check in checks:
         cells = [results[check.name]["outcome"] for results in by_server if check.name in results]
         cells += ["not run"] * (len(columns) - len(cells))
         rows.append(f"| {check.name} | {check.source} | {' | '.join(cells)} |")

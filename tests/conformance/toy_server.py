@@ -1,6 +1,6 @@
 """A server of all dialects around a toy model, which keeps every promise until a fault is set.
 
-A fault gets the right server and a request, and returns an answer of its own.
+A fault gets the right server and a request, and returns a reply of its own.
 """
 
 from __future__ import annotations
@@ -14,67 +14,84 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import grpc
 
-from tests.conformance.http_client import Answer
-from tests.conformance.protobuf import decode, encode
-from tests.conformance.transports import CONTENTS, HEADER, SERVICE, STATUSES, pack, unpack
+from tests.conformance.transports import (
+    CONTENTS,
+    HEADER,
+    SERVICE,
+    STATUSES,
+    message_types,
+    pack,
+    plain,
+    unpack,
+)
 
-WIDTH, LIMIT, MOST, TOKEN = 16, 512, 2048, "secret"
-SPECIALS = {"id": 1, "text": "<s>", "special": True, "start": None, "stop": None}
-NAMES = {number: name for name, number in reversed(STATUSES.items())}
+WIDTH, LIMIT, TOKEN = 16, 512, "secret"
+GRPC_CODES = {number: name for name, number in reversed(STATUSES.items())}
+SIDES = {None: None, "Left": "start", "Right": "end", "NONE": None, "START": "start", "END": "end"}
+RIGHT_TYPES = {"float", "int8", "uint8", "binary", "ubinary", "base64"}
 Body = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request; `json` is its body, or None."""
+    """A request; its body is parsed: None if it is absent or no JSON."""
 
     method: str
     path: str
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        size = int(self.headers.get(HEADER.lower(), len(self.body)))
-        return json.loads(self.body[:size]) if self.body else None
-
-    def with_json(self, body: Any) -> Request:
-        """Return the request with another body."""
-        return replace(self, body=json.dumps(body).encode())
+    token: str
+    body: Any = None
 
 
-Right = Callable[[Request], Answer]
-Fault = Callable[[Right, Request], Answer]
+@dataclass(frozen=True)
+class Reply:
+    """A reply with JSON; outputs in a body with `raw` are sent as raw bytes."""
+
+    status: int
+    body: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+Right = Callable[[Request], Reply]
+Fault = Callable[[Right, Request], Reply]
 
 
 class Refusal(Exception):
-    """A request that is refused; each dialect gives it its own body."""
+    """A refused request; `status` 0: what the dialect has for a wrong one."""
 
-    def __init__(self, status: int, kind: str = "Validation") -> None:
+    def __init__(self, status: int, kind: str) -> None:
         super().__init__(f"refused, {status}")
         self.status, self.kind = status, kind
 
 
-def need(condition: object, status: int = 400, kind: str = "Validation") -> None:
+def need(condition: object, status: int = 0, kind: str = "Validation") -> None:
+    """Refuse a request if a condition does not hold."""
     if not condition:
         raise Refusal(status, kind)
 
 
+# The model
+
+
 def tokens(text: str) -> list[Body]:
     """Return the words of a text, with offsets in bytes."""
-    found, place, raw = [], 0, text.encode()
+    words, place, raw = [], 0, text.encode()
     for word in raw.split():
         place = raw.index(word, place)
         token = {"id": zlib.crc32(word) % 1000 + 10, "text": word.decode(), "special": False}
-        found.append(token | {"start": place, "stop": place + len(word)})
+        words.append(token | {"start": place, "stop": place + len(word)})
         place += len(word)
-    return found
+    return words
+
+
+def count(texts: list[str]) -> int:
+    """Return the tokens of texts, each with two special ones."""
+    return sum(len(tokens(text)) + 2 for text in texts)
 
 
 def text_of(value: Any) -> str:
@@ -88,315 +105,41 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
-def vector(text: str, cut: str | None = None, kept: int = LIMIT) -> list[float]:
-    """Return a vector that depends on each word and its place; `cut`: None, "end" or "start"."""
+def texts_of(value: Any, most: int = 2048) -> list[str]:
+    """Return the texts of a text, a list of texts, ids, or a list of lists of ids."""
+    ids = isinstance(value, list) and value and type(value[0]) is int
+    inputs = [value] if isinstance(value, str) or ids else value
+    need(isinstance(inputs, list))
+    need(inputs, 400, "Empty")
+    need(len(inputs) <= most)
+    return [text_of(each) for each in inputs]
+
+
+def raw_vector(text: str, side: str | None = None) -> list[float]:
+    """Return a vector that depends on each word and its place; `side`: what is cut."""
     words = [each["id"] for each in tokens(text)]
-    need(len(words) <= LIMIT or cut, 422)
-    words = words[-kept:] if cut == "start" else words[:kept]
-    total = [1e-3] * WIDTH
-    for place, word in enumerate(words):
-        for entry in range(WIDTH):
-            total[entry] += math.sin(word * (entry + 1) * 0.7) * (1 + 0.1 * math.cos(place))
-    return total
+    need(len(words) <= LIMIT or side)
+    words = words[-LIMIT:] if side == "start" else words[:LIMIT]
+    places = [(word, 1 + 0.1 * math.cos(place)) for place, word in enumerate(words)]
+    return [
+        1e-3 + sum(math.sin(word * entry * 0.7) * scale for word, scale in places)
+        for entry in range(1, WIDTH + 1)
+    ]
 
 
-def single(number: float) -> float:
-    """Return the float32 next to a number."""
-    (value,) = struct.unpack("<f", struct.pack("<f", number))
-    return float(value)
+def vectors(texts: list[str], width: Any = None, side: str | None = None) -> list[list[float]]:
+    """Return vectors of length 1, in float32."""
+    need(width is None or (type(width) is int and 0 < width <= WIDTH))
+    rows = [raw_vector(text, side)[:width] for text in texts]
+    packed = [struct.pack(f"<{len(row)}f", *(x / math.hypot(*row) for x in row)) for row in rows]
+    return [[value for (value,) in struct.iter_unpack("<f", each)] for each in packed]
 
 
-def unit(values: list[float]) -> list[float]:
-    length = math.sqrt(sum(each * each for each in values))
-    return [single(each / length) for each in values]
-
-
-def cut(values: list[float], dimensions: Any) -> list[float]:
-    if dimensions is None:
-        return unit(values)
-    need(type(dimensions) is int and 0 < dimensions <= WIDTH)
-    return unit(values[:dimensions])
-
-
-def score(query: str, text: str) -> float:
-    """Return a logit of a text for a query."""
-    same = {each["id"] for each in tokens(query)} & {each["id"] for each in tokens(text)}
-    return len(same) + float(sum(each["id"] for each in tokens(text)) % 97) / 100
-
-
-def sigmoid(number: float) -> float:
-    return 1 / (1 + math.exp(-number))
-
-
-def ok(body: Any, **headers: str) -> Answer:
-    return Answer(200, headers, json.dumps(body).encode())
-
-
-def encoded(values: list[float]) -> str:
-    return base64.b64encode(struct.pack(f"<{len(values)}f", *values)).decode()
-
-
-class ToyServer:
-    """The right server: `answer` of a request."""
-
-    def answer(self, request: Request) -> Answer:
-        dialect = self._dialect(request.path)
-        try:
-            if request.path not in ("/", "/health") or request.method == "POST":
-                token = request.headers.get("authorization")
-                need(token == f"Bearer {TOKEN}", 401)
-            return self._answered(request)
-        except Refusal as refusal:
-            body = json.dumps(error(dialect, refusal)).encode()
-            invalid = 422 if dialect == "tei" else 400
-            return Answer(invalid if refusal.status == 422 else refusal.status, {}, body)
-
-    @staticmethod
-    def _dialect(path: str) -> str:
-        if path.startswith("/v2/") and path not in ("/v2/embed", "/v2/rerank"):
-            return "oip"
-        if path.startswith(("/v2/", "/v1/rerank")):
-            return "cohere"
-        return "openai" if path.startswith("/v1") else "tei"
-
-    def _answered(self, request: Request) -> Answer:
-        path = request.path
-        if request.method == "GET":
-            return self._get(path)
-        routes: dict[str, Callable[[Body], Answer]] = {
-            "/v1/embeddings": self._openai,
-            "/v2/embed": self._embed,
-            "/v1/rerank": self._rerank,
-            "/v2/rerank": self._rerank,
-        }
-        routes |= {f"/{name}": getattr(self, f"_tei_{name}") for name in TEI_PATHS}
-        routes["/"] = self._tei_embed
-        try:
-            body = request.json
-        except (ValueError, UnicodeDecodeError):
-            raise Refusal(422) from None
-        need(isinstance(body, dict), 422)
-        if path.endswith("/infer"):
-            return self._infer(request, body)
-        need(path in routes, 404)
-        return routes[path](body)
-
-    def _get(self, path: str) -> Answer:
-        if path in ("/", "/health", "/v2/health/live", "/v2/health/ready", "/v2/models/toy/ready"):
-            return Answer(200, {}, b"")
-        model = {"id": "toy", "object": "model", "created": 0, "owned_by": "tests"}
-        tensors = [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
-        vectors = [{"name": "embedding", "datatype": "FP32", "shape": [-1, WIDTH]}]
-        counts = [{"name": "lengths", "datatype": "INT32", "shape": [-1]}]
-        bodies: Body = {
-            "/v1/models": {"object": "list", "data": [model]},
-            "/v1/models/toy": model,
-            "/info": INFO,
-            "/v2": {"name": "toy", "version": "1", "extensions": ["binary_tensor_data"]},
-            "/v2/models/toy": {
-                "name": "toy",
-                "versions": ["1"],
-                "platform": "toy",
-                "inputs": tensors,
-                "outputs": vectors + counts,
-            },
-        }
-        need(path != "/v1/embeddings", 405)
-        need(path in bodies, 404)
-        return ok(bodies[path])
-
-    # OpenAI
-
-    def _openai(self, body: Body) -> Answer:
-        need(body.get("model", "toy") == "toy", 404)
-        given = body.get("input")
-        ids = isinstance(given, list) and given and type(given[0]) is int
-        inputs = [given] if isinstance(given, str) or ids else given
-        need(isinstance(inputs, list) and 0 < len(inputs) <= MOST)
-        assert isinstance(inputs, list)
-        texts = [text_of(each) for each in inputs]
-        form = body.get("encoding_format", "float")
-        need(form in ("float", "base64"))
-        rows = [cut(vector(text), body.get("dimensions")) for text in texts]
-        shown = rows if form == "float" else [encoded(row) for row in rows]
-        data = [{"object": "embedding", "index": n, "embedding": v} for n, v in enumerate(shown)]
-        count = sum(len(tokens(text)) + 2 for text in texts)
-        usage = {"prompt_tokens": count, "total_tokens": count}
-        return ok({"object": "list", "data": data, "model": "toy", "usage": usage})
-
-    # text-embeddings-inference
-
-    @staticmethod
-    def _inputs(body: Body) -> list[str]:
-        given = body.get("inputs")
-        need(isinstance(given, str | list), 422)
-        need(given, 400, "Empty")
-        ids = isinstance(given, list) and type(given[0]) is int
-        inputs: Any = [given] if isinstance(given, str) or ids else given
-        need(all(isinstance(each, str | list) for each in inputs), 422)
-        need(len(inputs) <= INFO["max_client_batch_size"], 422)
-        need(body.get("prompt_name") is None, 422)
-        return [text_of(each) for each in inputs]
-
-    @staticmethod
-    def _cut(body: Body) -> str | None:
-        truncate, side = body.get("truncate"), body.get("truncation_direction", "Right")
-        need(truncate is None or isinstance(truncate, bool), 422)
-        need(side in ("Left", "Right"), 422)
-        return {"Left": "start", "Right": "end"}[side] if truncate else None
-
-    def _tei_embed(self, body: Body) -> Answer:
-        texts, side, count = self._inputs(body), self._cut(body), body.get("dimensions")
-        need(count is None or (type(count) is int and 0 < count <= WIDTH), 422)
-        rows = [vector(text, side) for text in texts]
-        if body.get("normalize", True):
-            rows = [cut(row, count) for row in rows]
-        lengths = sum(len(tokens(text)) + 2 for text in texts)
-        return ok(rows, **{"x-compute-tokens": str(lengths)})
-
-    def _tei_embed_all(self, body: Body) -> Answer:
-        return ok([[[1.0] * WIDTH for _ in range(len(tokens(t)) + 2)] for t in self._inputs(body)])
-
-    def _tei_embed_sparse(self, body: Body) -> Answer:
-        rows = [{each["id"] for each in tokens(text)} for text in self._inputs(body)]
-        return ok([[{"index": each, "value": 1.5} for each in sorted(row)] for row in rows])
-
-    def _tei_tokenize(self, body: Body) -> Answer:
-        rows = [tokens(text) for text in self._inputs(body)]
-        if body.get("add_special_tokens", True):
-            rows = [[SPECIALS, *row, SPECIALS | {"id": 2, "text": "</s>"}] for row in rows]
-        return ok(rows)
-
-    def _tei_decode(self, body: Body) -> Answer:
-        words = {each["id"]: each["text"] for each in tokens("join two paths parse a date")}
-        return ok([" ".join(words[each] for each in body["ids"])])
-
-    def _tei_similarity(self, body: Body) -> Answer:
-        given = body["inputs"]
-        first, *others = (unit(vector(t)) for t in (given["source_sentence"], *given["sentences"]))
-        return ok([sum(a * b for a, b in zip(first, each, strict=True)) for each in others])
-
-    def _tei_rerank(self, body: Body) -> Answer:
-        query, texts = body.get("query"), body.get("texts")
-        need(isinstance(query, str) and isinstance(texts, list), 422)
-        assert isinstance(query, str) and isinstance(texts, list)  # noqa: PT018 - for mypy
-        need(texts, 400, "Empty")
-        scores = [score(query, text) for text in texts]
-        if not body.get("raw_scores"):
-            scores = [sigmoid(each) for each in scores]
-        ranks: list[Body] = [{"index": n, "score": each} for n, each in enumerate(scores)]
-        if body.get("return_text"):
-            ranks = [each | {"text": texts[each["index"]]} for each in ranks]
-        return ok(sorted(ranks, key=lambda each: -each["score"]))
-
-    def _tei_predict(self, body: Body) -> Answer:
-        given = body["inputs"]
-        texts = [given] if isinstance(given, str) else [each[0] for each in given]
-        rows = []
-        for text in texts:
-            good = sigmoid(score("", text))
-            labels = [{"score": good, "label": "good"}, {"score": 1 - good, "label": "bad"}]
-            rows.append(sorted(labels, key=lambda each: -float(str(each["score"]))))
-        return ok(rows[0] if isinstance(given, str) else rows)
-
-    # Cohere
-
-    def _embed(self, body: Body) -> Answer:
-        need(body.get("model") == "toy", 404)
-        texts, side = body.get("texts"), body.get("truncate", "END")
-        need(isinstance(texts, list) and texts)
-        assert isinstance(texts, list)
-        need(all(isinstance(each, str) and each for each in texts))
-        kinds = body.get("embedding_types", ["float"])
-        need(set(kinds) <= {"float", "int8", "uint8", "binary", "ubinary", "base64"})
-        need(body.get("input_type") in ("search_document", "search_query"))
-        need(side in ("NONE", "START", "END"))
-        sides = {"NONE": None, "START": "start", "END": "end"}
-        rows = [cut(vector(t, sides[side]), body.get("output_dimension")) for t in texts]
-        given: Body = {kind: [typed(row, kind) for row in rows] for kind in kinds}
-        count = sum(len(tokens(text)) + 2 for text in texts)
-        meta = {"api_version": {"version": "2"}, "billed_units": {"input_tokens": count}}
-        shown = {"id": "1", "response_type": "embeddings_by_type", "texts": texts, "meta": meta}
-        return ok(shown | {"embeddings": given})
-
-    def _rerank(self, body: Body) -> Answer:
-        need(body.get("model") == "toy", 404)
-        documents, query, most = body.get("documents"), body.get("query"), body.get("top_n")
-        need(isinstance(query, str) and isinstance(documents, list) and documents)
-        assert isinstance(query, str) and isinstance(documents, list)  # noqa: PT018 - for mypy
-        texts = [each["text"] if isinstance(each, dict) else each for each in documents]
-        need(all(isinstance(each, str) for each in texts))
-        need(most is None or (type(most) is int and most > 0))
-        scores = [sigmoid(score(query, text)) for text in texts]
-        ranks: list[Body] = [{"index": n, "relevance_score": s} for n, s in enumerate(scores)]
-        if body.get("return_documents"):
-            ranks = [each | {"document": {"text": texts[each["index"]]}} for each in ranks]
-        ranks.sort(key=lambda each: -each["relevance_score"])
-        return ok({"id": "1", "results": ranks[:most]})
-
-    # Open Inference Protocol
-
-    def _infer(self, request: Request, body: Body) -> Answer:
-        need(request.path == "/v2/models/toy/infer", 404)
-        need(len(body.get("inputs", [])) == 1)
-        [tensor] = body["inputs"]
-        need(tensor["datatype"] == "BYTES" and len(tensor["shape"]) == 1)
-        size = tensor.get("parameters", {}).get("binary_data_size")
-        texts = unpack("BYTES", request.body[-size:]) if size else tensor["data"]
-        need(tensor["shape"] == [len(texts)] and texts)
-        rows = [unit(vector(text_of(text))) for text in texts]
-        flat = [number for row in rows for number in row]
-        outputs: list[Body] = [
-            {"name": "embedding", "datatype": "FP32", "shape": [len(rows), WIDTH], "data": flat},
-            {
-                "name": "lengths",
-                "datatype": "INT32",
-                "shape": [len(rows)],
-                "data": [len(tokens(text)) for text in texts],
-            },
-        ]
-        names = [each["name"] for each in body.get("outputs") or outputs]
-        need(set(names) <= {"embedding", "lengths"})
-        outputs = [each for each in outputs if each["name"] in names]
-        shown = {"model_name": "toy", "model_version": "1", "id": body.get("id", "")}
-        if not body.get("parameters", {}).get("binary_data_output"):
-            return ok(shown | {"outputs": outputs})
-        tail = b""
-        for each in outputs:
-            data = pack(each["datatype"], each.pop("data"))
-            each["parameters"] = {"binary_data_size": len(data)}
-            tail += data
-        head = json.dumps(shown | {"outputs": outputs}).encode()
-        return Answer(200, {HEADER: str(len(head))}, head + tail)
-
-
-TEI_PATHS: tuple[str, ...] = (
-    "embed",
-    "embed_all",
-    "embed_sparse",
-    "tokenize",
-    "decode",
-    "similarity",
-)
-TEI_PATHS += ("rerank", "predict")
-INFO: Body = {
-    "model_id": "toy",
-    "model_dtype": "float32",
-    "model_type": {"embedding": {"pooling": "mean"}},
-    "max_concurrent_requests": 512,
-    "max_input_length": LIMIT,
-    "max_batch_tokens": 16384,
-    "max_client_batch_size": 32,
-    "auto_truncate": False,
-    "tokenization_workers": 1,
-    "version": "1",
-}
-
-
-def typed(row: list[float], kind: str) -> Any:
+def in_type(row: list[float], kind: str) -> Any:
     """Return a vector in one of Cohere's types."""
     if kind in ("float", "base64"):
-        return row if kind == "float" else encoded(row)
+        raw = base64.b64encode(struct.pack(f"<{len(row)}f", *row)).decode()
+        return row if kind == "float" else raw
     if kind.endswith("int8"):
         return [round(each * 127) + (128 if kind == "uint8" else 0) for each in row]
     signs = "".join(str(int(each > 0)) for each in row)
@@ -404,44 +147,272 @@ def typed(row: list[float], kind: str) -> Any:
     return values if kind == "ubinary" else [each - 128 for each in values]
 
 
-def error(dialect: str, refusal: Refusal) -> Body:
-    """Return the body of a refusal."""
-    if dialect == "openai":
-        fields = {"message": str(refusal), "type": "invalid_request_error"}
-        return {"error": fields | {"param": None, "code": None}}
-    if dialect == "tei":
-        return {"error": str(refusal), "error_type": refusal.kind}
-    return {"message": str(refusal)} if dialect == "cohere" else {"error": str(refusal)}
+def scores(query: Any, texts: Any) -> list[float]:
+    """Return the logit of each text for a query."""
+    need(isinstance(query, str) and isinstance(texts, list))
+    need(texts, 400, "Empty")
+    words = {each["id"] for each in tokens(query)}
+    ids = [[each["id"] for each in tokens(text_of(text))] for text in texts]
+    return [len(words & set(each)) + float(sum(each) % 97) / 100 for each in ids]
 
 
-def keep_promises(right: Right, request: Request) -> Answer:
+def sigmoid(number: float) -> float:
+    return 1 / (1 + math.exp(-number))
+
+
+# OpenAI
+
+
+def openai_embeddings(body: Body) -> Body:
+    need(body.get("model", "toy") == "toy", 404)
+    texts, kind = texts_of(body.get("input")), body.get("encoding_format", "float")
+    need(kind in ("float", "base64"))
+    rows = [in_type(row, kind) for row in vectors(texts, body.get("dimensions"))]
+    data = [{"object": "embedding", "index": n, "embedding": row} for n, row in enumerate(rows)]
+    usage = dict.fromkeys(("prompt_tokens", "total_tokens"), count(texts))
+    return {"object": "list", "data": data, "model": "toy", "usage": usage}
+
+
+# text-embeddings-inference
+
+INFO: Body = {"model_id": "toy", "model_dtype": "float32", "version": "1", "auto_truncate": False}
+INFO |= {"max_concurrent_requests": 512, "max_input_length": LIMIT, "max_batch_tokens": 16384}
+INFO |= {"max_client_batch_size": 32, "tokenization_workers": 1}
+INFO |= {"model_type": {"embedding": {"pooling": "mean"}}}
+SPECIALS = [
+    {"id": number, "text": text, "special": True, "start": None, "stop": None}
+    for number, text in ((1, "<s>"), (2, "</s>"))
+]
+
+
+def tei_embed(body: Body) -> Reply:
+    texts = texts_of(body.get("inputs"), INFO["max_client_batch_size"])
+    truncate, direction = body.get("truncate"), body.get("truncation_direction", "Right")
+    need(truncate in (None, False, True) and direction in ("Left", "Right"))
+    need(body.get("prompt_name") is None)
+    side = SIDES[direction] if truncate else None
+    rows = vectors(texts, body.get("dimensions"), side)
+    if not body.get("normalize", True):
+        rows = [raw_vector(text, side) for text in texts]
+    return Reply(200, rows, {"x-compute-tokens": str(count(texts))})
+
+
+def tei_embed_all(body: Body) -> Any:
+    return [[[1.0] * WIDTH] * count([text]) for text in texts_of(body["inputs"])]
+
+
+def tei_embed_sparse(body: Body) -> Any:
+    rows = [{each["id"] for each in tokens(text)} for text in texts_of(body["inputs"])]
+    return [[{"index": each, "value": 1.5} for each in sorted(row)] for row in rows]
+
+
+def tei_tokenize(body: Body) -> Any:
+    rows, special = [tokens(text) for text in texts_of(body["inputs"])], SPECIALS
+    return [
+        [special[0], *row, special[1]] if body.get("add_special_tokens", True) else row
+        for row in rows
+    ]
+
+
+def tei_decode(body: Body) -> Any:
+    words = {each["id"]: each["text"] for each in tokens("join two paths parse a date")}
+    return [" ".join(words[each] for each in body["ids"])]
+
+
+def tei_similarity(body: Body) -> Any:
+    inputs = body["inputs"]
+    first, *others = vectors([inputs["source_sentence"], *inputs["sentences"]])
+    return [sum(a * b for a, b in zip(first, each, strict=True)) for each in others]
+
+
+def tei_rerank(body: Body) -> Any:
+    logits = scores(body.get("query"), body.get("texts"))
+    values = logits if body.get("raw_scores") else [sigmoid(each) for each in logits]
+    ranks = [{"index": place, "score": each} for place, each in enumerate(values)]
+    if body.get("return_text"):
+        ranks = [each | {"text": body["texts"][each["index"]]} for each in ranks]
+    return sorted(ranks, key=lambda each: -each["score"])
+
+
+def tei_predict(body: Body) -> Any:
+    single = isinstance(body["inputs"], str)
+    texts = [body["inputs"]] if single else [each[0] for each in body["inputs"]]
+    good = [sigmoid(each) for each in scores("", texts)]  # more than one half
+    rows = [[{"score": g, "label": "good"}, {"score": 1 - g, "label": "bad"}] for g in good]
+    return rows[0] if single else rows
+
+
+# Cohere
+
+
+def cohere_embed(body: Body) -> Body:
+    need(body.get("model") == "toy", 404)
+    texts, kinds = body.get("texts"), set(body.get("embedding_types", ["float"]))
+    need(isinstance(texts, list) and all(isinstance(each, str) for each in texts))
+    need(kinds <= RIGHT_TYPES and body.get("input_type") in ("search_document", "search_query"))
+    side = body.get("truncate", "END")
+    need(side in ("NONE", "START", "END"))
+    rows = vectors(texts_of(texts), body.get("output_dimension"), SIDES[side])
+    by_type = {kind: [in_type(row, kind) for row in rows] for kind in kinds}
+    meta = {"billed_units": {"input_tokens": count(texts or [])}}
+    return {"id": "1", "response_type": "embeddings_by_type", "texts": texts, "meta": meta} | {
+        "embeddings": by_type
+    }
+
+
+def cohere_rerank(body: Body) -> Body:
+    need(body.get("model") == "toy", 404)
+    documents, most = body.get("documents"), body.get("top_n")
+    need(isinstance(documents, list) and documents)
+    need(most is None or (type(most) is int and most > 0))
+    texts = [each["text"] if isinstance(each, dict) else each for each in documents or []]
+    values = [sigmoid(each) for each in scores(body.get("query"), texts)]
+    ranks: list[Body] = [{"index": n, "relevance_score": each} for n, each in enumerate(values)]
+    if body.get("return_documents"):
+        ranks = [each | {"document": {"text": texts[each["index"]]}} for each in ranks]
+    ranks.sort(key=lambda each: -each["relevance_score"])
+    return {"id": "1", "results": ranks[:most]}
+
+
+# Open Inference Protocol
+
+OUTPUTS = {"embedding": ("FP32", [-1, WIDTH]), "lengths": ("INT32", [-1])}
+
+
+def oip_metadata() -> Body:
+    tensors = [{"name": name, "datatype": kind, "shape": shape}
+               for name, (kind, shape) in OUTPUTS.items()]  # fmt: skip
+    inputs = [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
+    model = {"name": "toy", "versions": ["1"], "platform": "toy"}
+    return model | {"inputs": inputs, "outputs": tensors}
+
+
+def oip_infer(body: Body) -> Body:
+    need(len(body.get("inputs", [])) == 1)
+    [tensor] = body["inputs"]
+    need(tensor["datatype"] == "BYTES" and tensor["shape"] == [len(tensor["data"])])
+    texts = texts_of(tensor["data"])
+    data = {"embedding": [number for row in vectors(texts) for number in row]}
+    data["lengths"] = [len(tokens(text)) for text in texts]
+    names = [each["name"] for each in body.get("outputs") or []] or list(OUTPUTS)
+    need(set(names) <= OUTPUTS.keys())
+    outputs = []
+    for name in names:
+        kind, shape = OUTPUTS[name]
+        outputs.append({"name": name, "datatype": kind, "data": data[name]})
+        outputs[-1]["shape"] = [len(texts), *shape[1:]]
+    made = {"model_name": "toy", "model_version": "1", "id": body.get("id", "")}
+    return made | {"outputs": outputs, "raw": body.get("raw", False)}
+
+
+# The server
+
+MODEL = {"id": "toy", "object": "model", "created": 0, "owned_by": "tests"}
+GETS: Body = {
+    **dict.fromkeys(("/", "/health", "/v2/health/live", "/v2/health/ready")),
+    "/v2/models/toy/ready": None,
+    "/v1/models": {"object": "list", "data": [MODEL]},
+    "/v1/models/toy": MODEL,
+    "/info": INFO,
+    "/v2": {"name": "toy", "version": "1", "extensions": ["binary_tensor_data"]},
+    "/v2/models/toy": oip_metadata(),
+}
+TEI = [tei_embed, tei_embed_all, tei_embed_sparse, tei_tokenize, tei_decode, tei_similarity]
+TEI += [tei_rerank, tei_predict]
+POSTS: dict[str, Callable[[Body], Any]] = {
+    "/v1/embeddings": openai_embeddings,
+    "/": tei_embed,
+    **{f"/{each.__name__.removeprefix('tei_')}": each for each in TEI},
+    "/v2/embed": cohere_embed,
+    "/v1/rerank": cohere_rerank,
+    "/v2/rerank": cohere_rerank,
+    "/v2/models/toy/infer": oip_infer,
+}
+COHERE = ("/v2/embed", "/v2/rerank", "/v1/rerank")
+
+
+def right(request: Request) -> Reply:
+    """Return the reply of a server that keeps every promise."""
+    try:
+        if request.path not in ("/", "/health") or request.method == "POST":
+            need(request.token == TOKEN, 401)
+        if request.method == "GET":
+            need(request.path not in POSTS or request.path in GETS, 405)
+            need(request.path in GETS, 404)
+            return Reply(200, GETS[request.path])
+        need(isinstance(request.body, dict))
+        need(request.path in POSTS, 404)
+        reply = POSTS[request.path](request.body)
+        return reply if isinstance(reply, Reply) else Reply(200, reply)
+    except Refusal as refusal:
+        return refused(request.path, refusal)
+
+
+def refused(path: str, refusal: Refusal) -> Reply:
+    """Return a refusal in the form of the path's dialect."""
+    message, status = str(refusal), refusal.status or 400
+    if path in COHERE:
+        return Reply(status, {"message": message})
+    if path.startswith("/v2"):
+        return Reply(status, {"error": message})
+    if path.startswith("/v1"):
+        fields = {"message": message, "type": "invalid", "param": None, "code": None}
+        return Reply(status, {"error": fields})
+    return Reply(refusal.status or 422, {"error": message, "error_type": refusal.kind})
+
+
+def keep_promises(right: Right, request: Request) -> Reply:
     """The absence of a fault."""
     return right(request)
+
+
+def read_body(data: bytes, head: str) -> Any:
+    """Return the body of a request over HTTP; `head`: the length of JSON before raw bytes."""
+    try:
+        body = json.loads(data[: int(head)] if head else data)
+    except ValueError:
+        return None
+    if head:
+        body["inputs"][0]["data"] = unpack("BYTES", data[int(head) :])
+        body["raw"] = body.pop("parameters")["binary_data_output"]
+    return body
+
+
+def write_body(reply: Reply) -> tuple[bytes, dict[str, str]]:
+    """Return the body and the headers of a reply over HTTP."""
+    if not (isinstance(reply.body, dict) and reply.body.pop("raw", False)):
+        return b"" if reply.body is None else json.dumps(reply.body).encode(), reply.headers
+    tensors = []
+    for each in reply.body["outputs"]:
+        tensors.append(pack(each["datatype"], each.pop("data")))
+        each["parameters"] = {"binary_data_size": len(tensors[-1])}
+    head = json.dumps(reply.body).encode()
+    return head + b"".join(tensors), {HEADER: str(len(head))}
 
 
 @contextmanager
 def served(fault: Fault = keep_promises) -> Iterator[str]:
     """Serve over HTTP on a free port; yield host:port."""
-    toy = ToyServer()
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_: Any) -> None: ...
 
-        def _answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            answer = fault(toy.answer, Request(self.command, self.path, headers, body))
+        def _reply(self) -> None:
+            data = self.rfile.read(int(self.headers.get("content-length", 0)))
+            token = self.headers.get("authorization", "").removeprefix("Bearer ")
+            body = read_body(data, self.headers.get(HEADER, ""))
+            reply = fault(right, Request(self.command, self.path, token, body))
+            content, headers = write_body(reply)
             try:
-                self.send_response(answer.status)
-                for name, value in answer.headers.items():
+                self.send_response(reply.status)
+                for name, value in {**headers, "Content-Length": str(len(content))}.items():
                     self.send_header(name, value)
-                self.send_header("Content-Length", str(len(answer.body)))
                 self.end_headers()
-                self.wfile.write(answer.body)
+                self.wfile.write(content)
             except OSError:
                 self.close_connection = True  # the client has left
 
-        do_GET = do_POST = _answer
+        do_GET = do_POST = _reply
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -455,78 +426,70 @@ def served(fault: Fault = keep_promises) -> Iterator[str]:
         thread.join()
 
 
+GRPC_PATHS = {
+    "ServerLive": "/v2/health/live",
+    "ServerReady": "/v2/health/ready",
+    "ServerMetadata": "/v2",
+    "ModelMetadata": "/v2/models/{0.name}",
+    "ModelReady": "/v2/models/{0.name}/ready",
+}
+
+
 class GrpcMethods(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # no type at run time
-    """The Open Inference Protocol over gRPC, by requests to the same server over REST."""
+    """The Open Inference Protocol over gRPC, by the paths of REST."""
 
     def __init__(self, fault: Fault) -> None:
-        self._toy, self._fault = ToyServer(), fault
+        self._fault, self._type = fault, message_types()
 
     def service(self, details: Any) -> Any:
-        method = details.method.removeprefix(SERVICE)
-        if method == "ModelStreamInfer":
-            return grpc.stream_stream_rpc_method_handler(self._stream)
-        gets = {
-            "ServerLive": ("/v2/health/live", "Empty"),
-            "ServerReady": ("/v2/health/ready", "Empty"),
-            "ServerMetadata": ("/v2", "Empty"),
-            "ModelReady": ("/v2/models/{}/ready", "ModelReadyRequest"),
-            "ModelMetadata": ("/v2/models/{}", "ModelMetadataRequest"),
-        }
-        if method == "ModelInfer":
-            return grpc.unary_unary_rpc_method_handler(self._infer)
-        if method not in gets:
-            return None
-        path, schema = gets[method]
+        name = details.method.removeprefix(SERVICE)
+        request = "ModelInfer" if name == "ModelStreamInfer" else name
+        types = (self._type(f"{request}Request"), self._type(f"{name}Response"))
+        codecs = (types[0].FromString, types[1].SerializeToString)
+        if name == "ModelStreamInfer":
+            return grpc.stream_stream_rpc_method_handler(self._stream, *codecs)
 
-        def get(data: bytes, context: Any) -> bytes:
-            name = decode(schema, data).get("name", "")
-            answer = self._ask(Request("GET", path.format(name), {}, b""), context)
-            flags = {"ServerLive": "live", "ServerReady": "ready", "ModelReady": "ready"}
-            body = answer.json() if answer.body else {flags[method]: True}
-            return encode(f"{method}Response", body)
+        def get(message: Any, context: Any) -> Any:
+            reply = self._reply("GET", GRPC_PATHS[name].format(message), None, context)
+            flag = "ready" if name.endswith("Ready") else "live"
+            return types[1](**(reply.body if reply.body is not None else {flag: True}))
 
-        return grpc.unary_unary_rpc_method_handler(get)
+        handler = self._infer if name == "ModelInfer" else get
+        return grpc.unary_unary_rpc_method_handler(handler, *codecs)
 
-    def _ask(self, request: Request, context: Any) -> Answer:
+    def _reply(self, method: str, path: str, body: Any, context: Any) -> Reply:
         metadata = dict(context.invocation_metadata())
-        headers = {**request.headers, "authorization": metadata.get("authorization", "")}
-        answer = self._fault(self._toy.answer, replace(request, headers=headers))
-        if answer.status != 200:
-            code = getattr(grpc.StatusCode, NAMES.get(answer.status, "INTERNAL"))
-            context.abort(code, answer.json().get("error", ""))
-        return answer
+        token = metadata.get("authorization", "").removeprefix("Bearer ")
+        reply = self._fault(right, Request(method, path, token, body))
+        if reply.status != 200:
+            code = getattr(grpc.StatusCode, GRPC_CODES.get(reply.status, "INTERNAL"))
+            context.abort(code, reply.body.get("error", ""))
+        return reply
 
-    def _infer(self, data: bytes, context: Any) -> bytes:
-        message = decode("ModelInferRequest", data)
-        inputs = []
-        for place, tensor in enumerate(message["inputs"]):
-            kind = tensor["datatype"]
-            raw = message["raw_input_contents"]
-            values = (tensor["contents"] or {}).get(CONTENTS[kind], [])
-            values = [each.decode() if isinstance(each, bytes) else each for each in values]
-            shown = {key: tensor[key] for key in ("name", "datatype", "shape")}
-            inputs.append(shown | {"data": unpack(kind, raw[place]) if raw else values})
-        body = {"inputs": inputs, "outputs": message["outputs"], "id": message["id"]}
-        path = f"/v2/models/{message['model_name']}"
-        version = message["model_version"]
-        path += f"/versions/{version}/infer" if version else "/infer"
-        request = Request("POST", path, {}, json.dumps(body).encode())
-        answer = self._ask(request, context).json()
-        # "typed": a fault
-        outputs, blobs = [], []
-        for each in answer["outputs"]:
-            outputs.append({key: each[key] for key in ("name", "datatype", "shape")})
-            if answer.get("typed"):
-                outputs[-1]["contents"] = {CONTENTS[each["datatype"]]: each["data"]}
+    def _infer(self, message: Any, context: Any) -> Any:
+        body = plain(message)
+        tensors, version = body.pop("raw_input_contents"), body["model_version"]
+        for place, each in enumerate(body["inputs"]):
+            values = each["contents"][CONTENTS[each["datatype"]]]
+            values = [value.decode() if isinstance(value, bytes) else value for value in values]
+            each["data"] = unpack(each["datatype"], tensors[place]) if tensors else values
+        path = f"/v2/models/{message.model_name}" + (f"/versions/{version}" if version else "")
+        request = {"inputs": body["inputs"], "outputs": body["outputs"], "id": body["id"]}
+        request["raw"] = bool(tensors)
+        reply = self._reply("POST", f"{path}/infer", request, context).body
+        raw, blobs = reply.pop("raw", False), []
+        for each in reply["outputs"]:
+            kind, values = each["datatype"], each.pop("data")
+            if raw:
+                blobs.append(pack(kind, values))
             else:
-                blobs.append(pack(each["datatype"], each["data"]))
-        shown = answer | {"outputs": outputs, "raw_output_contents": blobs}
-        return encode("ModelInferResponse", shown)
+                each["contents"] = {CONTENTS[kind]: values}
+        return self._type("ModelInferResponse")(**reply, raw_output_contents=blobs)
 
-    def _stream(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        for data in requests:
-            message = decode("ModelInferResponse", self._infer(data, context))
-            yield encode("ModelStreamInferResponse", {"infer_response": message})
+    def _stream(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
+        for each in requests:
+            answer = self._infer(each, context)
+            yield self._type("ModelStreamInferResponse")(infer_response=answer)
 
 
 @contextmanager

@@ -6,24 +6,24 @@ for it, and its details are the body's `error`.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import struct
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 from tests.conformance.http_client import SECONDS_TO_LEAVE, Answer, HttpServer, NoAnswer
-from tests.conformance.protobuf import decode, encode
 
 Body = dict[str, Any]
 SERVICE = "/inference.GRPCInferenceService/"
 HEADER = "Inference-Header-Content-Length"
-FORMATS = {"FP16": "e", "FP32": "f", "FP64": "d", "BOOL": "?"}
-FORMATS |= {"INT8": "b", "INT16": "h", "INT32": "i", "INT64": "q"}
-FORMATS |= {"UINT8": "B", "UINT16": "H", "UINT32": "I", "UINT64": "Q"}
+CONTRACT = "service/headlight_service/frontends/oip/inference_messages.binpb"
+NAMES = "BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 FP16 FP32 FP64"
+FORMATS = dict(zip(NAMES.split(), "?bhiqBHIQefd", strict=True))
 CONTENTS = {"BYTES": "bytes_contents", "FP32": "fp32_contents", "FP64": "fp64_contents"}
 CONTENTS |= {"BOOL": "bool_contents", "INT64": "int64_contents", "INT32": "int_contents"}
 STATUSES = {  # by the name of a gRPC status
@@ -61,130 +61,70 @@ def unpack(datatype: str, data: bytes) -> list[Any]:
     return values
 
 
-def checked(outputs: list[Body]) -> None:
-    """Raise ValueError if an output's numbers are not as many as its shape has."""
-    for each in outputs:
-        count = math.prod(each["shape"])
-        if len(each["data"]) != count:
+def answered(body: Body) -> Answer:
+    """Return an answer; raise ValueError if a tensor has not as many values as its shape."""
+    for each in body["outputs"]:
+        if len(each["data"]) != math.prod(each["shape"]):
             raise ValueError(f"{each['name']} {each['shape']} has {len(each['data'])} values")
+    return Answer(200, {}, json.dumps(body).encode())
 
 
-class Transport(ABC):
-    """A server of the protocol.
+class Rest(HttpServer):
+    """Over HTTP, in JSON or with the extension for binary tensors."""
 
-    Attributes:
-        grpc: whether it is reached over gRPC.
-    """
+    def live(self) -> Answer:
+        return self.get("/v2/health/live")
 
-    grpc: bool
-    token: str
+    def ready(self) -> Answer:
+        return self.get("/v2/health/ready")
 
-    @abstractmethod
-    def live(self) -> Answer: ...
+    def server_metadata(self) -> Answer:
+        return self.get("/v2")
 
-    @abstractmethod
-    def ready(self) -> Answer: ...
+    def model_ready(self, model: str) -> Answer:
+        return self.get(f"{self.path(model)}/ready")
 
-    @abstractmethod
-    def server_metadata(self) -> Answer: ...
+    def model_metadata(self, model: str) -> Answer:
+        return self.get(self.path(model))
 
-    @abstractmethod
-    def model_ready(self, model: str) -> Answer: ...
+    def path(self, model: str, version: str = "") -> str:
+        """Return the path of a model."""
+        return f"/v2/models/{quote(model, safe='')}" + (f"/versions/{version}" if version else "")
 
-    @abstractmethod
-    def model_metadata(self, model: str) -> Answer: ...
-
-    @abstractmethod
-    def infer(
-        self,
-        model: str,
-        body: Body,
-        *,
-        raw: bool = False,
-        token: str | None = None,
-        version: str = "",
-    ) -> Answer:
-        """Return an answer; `raw`: tensors are sent as raw bytes, and requested as such.
+    def infer(self, model: str, body: Body, *, raw: bool = False, version: str = "") -> Answer:
+        """Return an answer; `raw`: tensors are sent and requested as raw bytes.
 
         Outputs that came as raw bytes have `raw` true.
         """
-
-    @abstractmethod
-    def abandon(self, model: str, body: Body) -> None:
-        """Send a request and disconnect before its answer."""
-
-
-class Rest(Transport):
-    """Over HTTP, in JSON or with the extension for binary tensors."""
-
-    grpc = False
-
-    def __init__(self, server: HttpServer) -> None:
-        self.server, self.token = server, server.token
-
-    def live(self) -> Answer:
-        return self.server.get("/v2/health/live")
-
-    def ready(self) -> Answer:
-        return self.server.get("/v2/health/ready")
-
-    def server_metadata(self) -> Answer:
-        return self.server.get("/v2")
-
-    def _path(self, model: str, version: str = "") -> str:
-        path = f"/v2/models/{quote(model, safe='')}"
-        return f"{path}/versions/{version}" if version else path
-
-    def model_ready(self, model: str) -> Answer:
-        return self.server.get(f"{self._path(model)}/ready")
-
-    def model_metadata(self, model: str) -> Answer:
-        return self.server.get(self._path(model))
-
-    def infer(
-        self,
-        model: str,
-        body: Body,
-        *,
-        raw: bool = False,
-        token: str | None = None,
-        version: str = "",
-    ) -> Answer:
-        headers: dict[str, str] = {}
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
-        tail = b""
+        path = f"{self.path(model, version)}/infer"
         if raw:
-            inputs = []
-            for each in body["inputs"]:
-                data = pack(each["datatype"], each["data"])
-                sized = {"binary_data_size": len(data)}
-                inputs.append({**each, "parameters": sized})
-                del inputs[-1]["data"]
-                tail += data
+            tensors = [pack(each["datatype"], each["data"]) for each in body["inputs"]]
+            inputs = [dict(each, parameters={"binary_data_size": len(data)})
+                      for each, data in zip(body["inputs"], tensors, strict=True)]  # fmt: skip
+            for each in inputs:
+                del each["data"]
             body = {**body, "inputs": inputs, "parameters": {"binary_data_output": True}}
-        head = json.dumps(body).encode()
-        if raw:
-            headers |= {HEADER: str(len(head)), "Content-Type": "application/octet-stream"}
-        path = f"{self._path(model, version)}/infer"
-        answer = self.server.request("POST", path, head + tail, headers)
-        return self._read(answer) if answer.status == 200 else answer
-
-    def _read(self, answer: Answer) -> Answer:
+            head = json.dumps(body).encode()
+            headers = {HEADER: str(len(head)), "Content-Type": "application/octet-stream"}
+            answer = self.request("POST", path, head + b"".join(tensors), **headers)
+        else:
+            answer = self.post(path, body)
+        if answer.status != 200:
+            return answer
         size = int(answer.headers.get(HEADER.lower(), len(answer.body)))
-        body, tail = json.loads(answer.body[:size]), answer.body[size:]
-        for each in body["outputs"]:
+        read, tail = json.loads(answer.body[:size]), answer.body[size:]
+        for each in read["outputs"]:
             count = each.get("parameters", {}).get("binary_data_size")
             if count is not None:
                 each |= {"data": unpack(each["datatype"], tail[:count]), "raw": True}
                 tail = tail[count:]
             else:
                 each["data"] = flat(each["data"])
-        checked(body["outputs"])
-        return Answer(200, answer.headers, json.dumps(body).encode())
+        return answered(read)
 
-    def abandon(self, model: str, body: Body) -> None:
-        self.server.abandon(f"{self._path(model)}/infer", body)
+    def leave(self, model: str, body: Body) -> None:
+        """Send a request and disconnect before its answer."""
+        self.abandon(f"{self.path(model)}/infer", body)
 
 
 def flat(values: Any) -> list[Any]:
@@ -194,153 +134,144 @@ def flat(values: Any) -> list[Any]:
     return [leaf for each in values for leaf in flat(each)]
 
 
-class Grpc(Transport):
-    """Over gRPC, by grpcio and the few messages of protobuf.py."""
+def message_types() -> Any:
+    """Return a function of a name that returns the type of a message.
 
-    grpc = True
+    In a pool of their own, because other packages register the same names in the default one.
+    """
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-    def __init__(self, target: str, token: str, seconds: float) -> None:
-        import grpc
+    pool = descriptor_pool.DescriptorPool()
+    contract = (Path(__file__).parents[2] / CONTRACT).read_bytes()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(contract).file:
+        pool.Add(file)
+    return lambda name: message_factory.GetMessageClass(
+        pool.FindMessageTypeByName(f"inference.{name}")
+    )
 
-        self._grpc, self.token, self._seconds = grpc, token, seconds
-        options = [("grpc.max_receive_message_length", -1)]
-        self._channel = grpc.insecure_channel(target, options=options)
 
-    def _metadata(self, token: str | None = None) -> tuple[tuple[str, str], ...]:
-        token = self.token if token is None else token
-        return (("authorization", f"Bearer {token}"),) if token else ()
+def plain(value: Any) -> Any:
+    """Return a message as a dictionary of all its fields, and a map as its keys."""
+    if hasattr(value, "DESCRIPTOR"):
+        fields = [each.name for each in value.DESCRIPTOR.fields]
+        return {name: plain(getattr(value, name)) for name in fields}
+    scalar = isinstance(value, str | bytes | int | float)
+    return value if scalar else [plain(each) for each in value]
 
-    def _method(self, name: str) -> Any:
-        return self._channel.unary_unary(SERVICE + name, bytes, bytes)
 
-    def _refusal(self, error: Any) -> Answer:
-        code = error.code().name
-        body = {"error": error.details() or "", "grpc": code}
-        headers = {key.lower(): str(value) for key, value in error.trailing_metadata() or ()}
-        return Answer(STATUSES.get(code, 500), headers, json.dumps(body).encode())
+class Grpc:
+    """Over gRPC, with the same methods."""
 
-    def _call(self, name: str, request: bytes, token: str | None = None) -> Answer | bytes:
-        """Return the bytes of an answer, or a refusal."""
+    def __init__(self, url: str, token: str, seconds: float) -> None:
         try:
-            answer: bytes = self._method(name)(
-                request, timeout=self._seconds, metadata=self._metadata(token)
-            )
-        except self._grpc.RpcError as error:
-            return self._refusal(error)
-        return answer
+            import grpc
 
-    def _get(self, name: str, schema: str, request: bytes = b"", flag: str = "") -> Answer:
-        answer = self._call(name, request)
+            self._type = message_types()
+        except ImportError as error:
+            remedy = "grpc:// needs grpcio and protobuf: pip install grpcio protobuf"
+            raise ValueError(remedy) from error
+        self._error, self.token, self._seconds = grpc.RpcError, token, seconds
+        options = [("grpc.max_receive_message_length", -1)]
+        self._channel = grpc.insecure_channel(urlsplit(url).netloc, options=options)
+
+    def with_token(self, token: str) -> Self:
+        """Return the server as a caller with another token reaches it."""
+        other = copy.copy(self)
+        other.token = token
+        return other
+
+    def probe(self) -> None:
+        """Raise NoAnswer if the server does not answer, or is not live."""
+        if self.live().status == 503:
+            raise NoAnswer("the server does not answer, or is not live")
+
+    def _method(self, name: str, request: str = "", kind: str = "unary_unary") -> Any:
+        types = self._type(f"{request or name}Request"), self._type(f"{name}Response")
+        make = getattr(self._channel, kind)
+        return make(SERVICE + name, types[0].SerializeToString, types[1].FromString)
+
+    def _call(self, call: Any, request: Any) -> Any:
+        """Return what a call returns, or its refusal as an Answer."""
+        try:
+            return call(request, timeout=self._seconds, metadata=self._metadata())
+        except self._error as error:
+            code = error.code().name
+            body = {"error": error.details() or "", "grpc": code}
+            trailers: Any = error.trailing_metadata() or ()
+            headers = {name.lower(): str(value) for name, value in trailers}
+            return Answer(STATUSES.get(code, 500), headers, json.dumps(body).encode())
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
+
+    def _get(self, name: str, flag: str = "", /, **fields: str) -> Answer:
+        answer = self._call(self._method(name), self._type(f"{name}Request")(**fields))
         if isinstance(answer, Answer):
             return answer
-        body = decode(schema, answer)
-        return Answer(200 if not flag or body[flag] else 503, {}, json.dumps(body).encode())
+        status = 200 if not flag or getattr(answer, flag) else 503
+        return Answer(status, {}, json.dumps(plain(answer)).encode())
 
     def live(self) -> Answer:
-        return self._get("ServerLive", "ServerLiveResponse", flag="live")
+        return self._get("ServerLive", "live")
 
     def ready(self) -> Answer:
-        return self._get("ServerReady", "ServerReadyResponse", flag="ready")
+        return self._get("ServerReady", "ready")
 
     def server_metadata(self) -> Answer:
-        return self._get("ServerMetadata", "ServerMetadataResponse")
+        return self._get("ServerMetadata")
 
     def model_ready(self, model: str) -> Answer:
-        request = encode("ModelReadyRequest", {"name": model})
-        return self._get("ModelReady", "ModelReadyResponse", request, flag="ready")
+        return self._get("ModelReady", "ready", name=model)
 
     def model_metadata(self, model: str) -> Answer:
-        request = encode("ModelMetadataRequest", {"name": model})
-        return self._get("ModelMetadata", "ModelMetadataResponse", request)
+        return self._get("ModelMetadata", name=model)
 
-    def request(self, model: str, body: Body, raw: bool = False, version: str = "") -> bytes:
-        """Return the bytes of a request to infer."""
-        message = body | {"model_name": model, "model_version": version, "inputs": []}
-        message["parameters"] = []
-        message["raw_input_contents"] = []
+    def request(self, model: str, body: Body, raw: bool = False, version: str = "") -> Any:
+        """Return a request to infer."""
+        inputs, tensors = [], []
         for each in body["inputs"]:
-            tensor = {key: each[key] for key in ("name", "datatype", "shape")}
+            inputs.append({key: each[key] for key in ("name", "datatype", "shape")})
             if raw:
-                message["raw_input_contents"].append(pack(each["datatype"], each["data"]))
+                tensors.append(pack(each["datatype"], each["data"]))
             else:
-                values = each["data"]
-                if each["datatype"] == "BYTES":
-                    values = [value.encode() for value in values]
-                tensor["contents"] = {CONTENTS[each["datatype"]]: values}
-            message["inputs"].append(tensor)
-        return encode("ModelInferRequest", message)
+                values = [v.encode() if isinstance(v, str) else v for v in each["data"]]
+                inputs[-1]["contents"] = {CONTENTS[each["datatype"]]: values}
+        fields = {"id": body.get("id", ""), "outputs": body.get("outputs", [])}
+        fields |= {"model_name": model, "model_version": version}
+        kind = self._type("ModelInferRequest")
+        return kind(**fields, inputs=inputs, raw_input_contents=tensors)
 
-    def infer(
-        self,
-        model: str,
-        body: Body,
-        *,
-        raw: bool = False,
-        token: str | None = None,
-        version: str = "",
-    ) -> Answer:
+    def infer(self, model: str, body: Body, *, raw: bool = False, version: str = "") -> Answer:
         request = self.request(model, body, raw, version)
-        answer = self._call("ModelInfer", request, token)
-        if isinstance(answer, Answer):
-            return answer
-        return Answer(
-            200, {}, json.dumps(read_outputs(decode("ModelInferResponse", answer))).encode()
-        )
+        answer = self._call(self._method("ModelInfer"), request)
+        return answer if isinstance(answer, Answer) else read_outputs(answer)
 
-    def abandon(self, model: str, body: Body) -> None:
-        future = self._method("ModelInfer").future(
-            self.request(model, body), timeout=self._seconds, metadata=self._metadata()
-        )
+    def leave(self, model: str, body: Body) -> None:
+        call = self._method("ModelInfer").future
+        future = self._call(call, self.request(model, body))
         threading.Event().wait(SECONDS_TO_LEAVE)
         future.cancel()
 
-    def stream(self, requests: list[bytes]) -> list[Mapping[str, Any]] | Answer:
-        """Return Triton's answers to a stream of requests, or a refusal."""
-        method = self._channel.stream_stream(SERVICE + "ModelStreamInfer", bytes, bytes)
-        try:
-            answers = list(method(iter(requests), timeout=self._seconds, metadata=self._metadata()))
-        except self._grpc.RpcError as error:
-            return self._refusal(error)
-        return [decode("ModelStreamInferResponse", each) for each in answers]
+    def stream(self, requests: list[Any]) -> list[Any] | Answer:
+        """Return the answers to a stream of requests, or a refusal."""
+        method = self._method("ModelStreamInfer", "ModelInfer", "stream_stream")
+
+        def call(messages: list[Any], **options: Any) -> list[Any]:
+            return list(method(iter(messages), **options))
+
+        answers: list[Any] | Answer = self._call(call, requests)
+        return answers
 
 
-def read_outputs(message: Body) -> Body:
-    """Return an answer over gRPC in the JSON form."""
-    blobs = message.pop("raw_output_contents")
-    for place, each in enumerate(message["outputs"]):
-        contents = each.pop("contents") or {}
-        if blobs:
-            each |= {"data": unpack(each["datatype"], blobs[place]), "raw": True}
-            continue
-        values = contents.get(CONTENTS.get(each["datatype"], ""), [])
-        each["data"] = [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in values]
-    message.pop("parameters")
-    for each in message["outputs"]:
-        each.pop("parameters")
-    checked(message["outputs"])
-    return message
-
-
-def http_server(url: str, token: str, seconds: float) -> HttpServer:
-    """Return a server that answers; raise NoAnswer if it does not."""
-    server = HttpServer(url, token, seconds)
-    server.probe()
-    return server
-
-
-def transport(url: str, token: str, seconds: float) -> Transport:
-    """Return the transport of a URL: http://, https:// or grpc://.
-
-    Raises:
-        ValueError: the URL has another scheme, or grpcio is missing.
-    """
-    parts = urlsplit(url)
-    if parts.scheme != "grpc":
-        return Rest(http_server(url, token, seconds))
-    try:
-        made = Grpc(parts.netloc, token, seconds)
-    except ImportError as error:
-        raise ValueError("grpc:// needs the package grpcio: pip install grpcio") from error
-    if made.live().status == 503:
-        raise NoAnswer("the server does not answer, or is not live")
-    return made
+def read_outputs(message: Any) -> Answer:
+    """Return an answer of infer over gRPC in the JSON form."""
+    body = plain(message)
+    tensors = body.pop("raw_output_contents")
+    for place, each in enumerate(body["outputs"]):
+        values = each.pop("contents").get(CONTENTS.get(each["datatype"], ""), [])
+        if tensors:
+            each |= {"data": unpack(each["datatype"], tensors[place]), "raw": True}
+        else:
+            texts = [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in values]
+            each["data"] = texts
+    return answered(body)

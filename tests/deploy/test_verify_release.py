@@ -82,6 +82,12 @@ def test_missing_and_added_files_are_reported(release: Path) -> None:
     assert f"notes.txt is not in {SUMS}" in lines
 
 
+def test_a_folder_without_a_release_is_named(tmp_path: Path) -> None:
+    assert list(problems(tmp_path)) == [
+        f"{tmp_path} has no {SUMS}: name the folder of a release, as DIR=dist"
+    ]
+
+
 def test_a_list_that_names_another_folder_is_refused(release: Path) -> None:
     (release / SUMS).write_text(f"{'0' * 64}  ../NOTES.md\n", encoding="ascii")
     [line] = problems(release)

@@ -17,6 +17,7 @@ from deploy.distribution import build
 from tests.bert_folder import DIM, write_bert
 from tests.certificates import Authority
 from tests.export.hub.hub_server import Hub, Repository
+from tests.factory import small_config, write_checkpoint
 from tests.folders import write
 from tests.help_examples import write_texts
 from tests.install.report import head_commit, report
@@ -141,11 +142,34 @@ def served(
         yield asking
 
 
+OWNERS_MODEL = """\
+from pathlib import Path
+
+from headlight_model.checkpoint import load_checkpoint
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = load_checkpoint(Path("my-checkpoint"))
+
+    def forward(self, ids):
+        return self.encoder(ids).tokens
+
+
+def trained():
+    return Model()
+"""
+
+
 @pytest.fixture
 def work(served: Shell, tmp_path: Path) -> Shell:
     """A shell in a folder with the files that examples name."""
     write_texts(tmp_path)
     model_folder(tmp_path / "my-model")
+    write_checkpoint(tmp_path / "my-checkpoint", small_config())
+    (tmp_path / "my_model.py").write_text(OWNERS_MODEL, encoding="utf-8")
     [bundle] = Path(served.variables["HOME"]).glob(".cache/headlight/*/bundle")
     shutil.copytree(bundle, tmp_path / "minilm")
     authority = Authority(tmp_path / "authority")

@@ -2,65 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
-import numpy as np
 import pytest
+from google.protobuf import json_format
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
+from tests.system.conftest import bundle_of
 from tests.system.processes import Service
-from tests.wire.golden import Recorded, as_known_to, meaning, parts, recorded
+from tests.wire.golden import Recorded, as_known_to, recorded
+from tests.wire.today.sameness import differences
 
 RECORDED = recorded()
 UNKNOWN = b"\xfa\xff\x01\x03new"  # field 4095 of type bytes
-TOLERANCES = {"FLOAT32": 1e-4, "FLOAT16": 2e-2, "UINT8": 1.0, "UINT16": 0.0}
-NUMBERS = {
-    "FLOAT32": "<f4",
-    "FLOAT16": "<f2",
-    "UINT8": "u1",
-    "UINT16": "<u2",
-    "BINARY": "u1",
-    "UBINARY": "u1",
-}
-# The answering weights and durations are no part of the meaning, nor the words of an
-# error.
-VOLATILE = ("model", "timings", "message", "data")
-BITS = 4  # of a vector's signs: values next to 0 may fall on either side
+# The weights that answer, and the words of an error, are no part of the meaning.
+VOLATILE = ("model", "message")
 
 
-def check(found: list[Any], expected: list[Any]) -> None:
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """Serve a model of each task."""
+    with Service([bundle_of("docs-rope"), bundle_of("docs-rerank")]) as running:
+        yield running
+
+
+def check(now: list[Any], then: list[Any]) -> None:
     """Compare messages except VOLATILE, and numbers within tolerance."""
-    assert [without(meaning(each)) for each in found] == [
-        without(meaning(each)) for each in expected
-    ]
-    for now, then in zip(found, expected, strict=True):
-        tensors = [
-            [
-                part
-                for part in parts(each)
-                if isinstance(part, pb.Tensor | pb.RaggedTensor) and part.data
-            ]
-            for each in (now, then)
-        ]
-        for one, other in zip(*tensors, strict=True):
-            check_numbers(one, other)
+    both = [[without(json_format.MessageToDict(each)) for each in side] for side in (then, now)]
+    assert differences(*both) == []
 
 
-def check_numbers(found: Any, expected: Any) -> None:
-    name = pb.DataType.Name(expected.dtype).removeprefix("DATA_TYPE_")
-    now, then = (np.frombuffer(each.data, NUMBERS[name]) for each in (found, expected))
-    if name in ("BINARY", "UBINARY"):
-        assert int(np.unpackbits(now ^ then).sum()) <= BITS
-        return
-    np.testing.assert_allclose(now.astype("f8"), then.astype("f8"), atol=TOLERANCES[name], rtol=0)
-
-
-def without(said: Any) -> Any:
-    if isinstance(said, dict):
-        return {name: without(value) for name, value in said.items() if name not in VOLATILE}
-    return [without(each) for each in said] if isinstance(said, list) else said
+def without(body: Any) -> Any:
+    if isinstance(body, dict):
+        return {name: without(value) for name, value in body.items() if name not in VOLATILE}
+    return [without(each) for each in body] if isinstance(body, list) else body
 
 
 def whole(frames: list[Any]) -> list[Any]:
@@ -100,8 +78,8 @@ def ask(stub: Any, call: Recorded, more: bytes = b"") -> list[Any]:
 
 
 def answers_of(call: Recorded) -> list[Any]:
-    found = call.parsed("responses")
-    return whole(found) if call.method == "EncodeStream" else found
+    answers = call.parsed("responses")
+    return whole(answers) if call.method == "EncodeStream" else answers
 
 
 def described(answers: list[Any]) -> list[Any]:
@@ -122,8 +100,8 @@ def check_recorded(call: Recorded, found: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("call", RECORDED, ids=[f"{call.version}-{call.name}" for call in RECORDED])
-def test_an_old_request_gets_the_recorded_answer(rope: Service, call: Recorded) -> None:
-    with grpc.insecure_channel(rope.target) as channel:
+def test_an_old_request_gets_the_recorded_answer(service: Service, call: Recorded) -> None:
+    with grpc.insecure_channel(service.target) as channel:
         found = ask(pb_grpc.HeadlightServiceStub(channel), call)
     check_recorded(call, found)
 
@@ -131,19 +109,19 @@ def test_an_old_request_gets_the_recorded_answer(rope: Service, call: Recorded) 
 @pytest.mark.parametrize(
     "call", [call for call in RECORDED if call.name in ("pooled", "tokenize", "model")]
 )
-def test_unknown_fields_outside_specs_are_ignored(rope: Service, call: Recorded) -> None:
-    with grpc.insecure_channel(rope.target) as channel:
+def test_unknown_fields_outside_specs_are_ignored(service: Service, call: Recorded) -> None:
+    with grpc.insecure_channel(service.target) as channel:
         found = ask(pb_grpc.HeadlightServiceStub(channel), call, UNKNOWN)
     check_recorded(call, found)
 
 
-def test_unknown_fields_in_specs_are_refused_by_name(rope: Service) -> None:
+def test_unknown_fields_in_specs_are_refused_by_name(service: Service) -> None:
     """Otherwise the answer would differ from the request."""
     newer = pb.EncodeRequest(inputs=[pb.Input(text="open")], outputs=pb.Outputs.FromString(UNKNOWN))
     occlude = pb.OccludeRequest.FromString(
         pb.OccludeRequest(input=pb.Input(text="open")).SerializeToString() + UNKNOWN
     )
-    with grpc.insecure_channel(rope.target) as channel:
+    with grpc.insecure_channel(service.target) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
         for ask_for, request in ((stub.Encode, newer), (stub.Occlude, occlude)):
             with pytest.raises(grpc.RpcError) as refused:

@@ -7,11 +7,13 @@ from typing import Any
 from google.protobuf.message import Message
 
 from headlight.pb import headlight_pb2 as pb
-from tests.shipped import HEADS, LAYERS
+from tests.shipped import DIM, HEADS, LAYERS
 
 TEXT = "open a file, read its lines"
 SPAN = pb.TextSpan(start=0, end=6)
 ODD = pb.HeadMask(values=[float(at % 2) for at in range(LAYERS * HEADS)])
+
+PASSAGES = ["open a file", "parse a date", "read lines of a file"]
 
 Case = tuple[str, list[Message]]
 
@@ -126,4 +128,62 @@ CASES: dict[str, Case] = {
     ),
     "model": ("GetModel", [pb.GetModelRequest(model="docs-rope")]),
     "stream": streamed(),
+}
+
+
+def compare(**fields: Any) -> Case:
+    passages = [pb.Input(text=each) for each in PASSAGES]
+    return "Compare", [pb.CompareRequest(query=pb.Input(text=TEXT), passages=passages, **fields)]
+
+
+def by(method: str, **fields: Any) -> pb.EvidenceRequest:
+    return pb.EvidenceRequest(method=f"EVIDENCE_METHOD_{method}", unit=pb.UNIT_WORD, **fields)
+
+
+# Methods and outputs since 0.2.0; a model of each task is served.
+SINCE_0_2: dict[str, Case] = {
+    "compare": compare(
+        late_interaction=pb.LateInteraction(),
+        matrix=pb.SimilarityMatrix(dtype=pb.DATA_TYPE_FLOAT16),
+        evidence=[by("LATE_INTERACTION"), by("CONTRIBUTIONS", query_units=True)],
+        sort=True,
+    ),
+    "compare-pairs": compare(model="docs-rerank", evidence=[by("ATTENTION", layers=[-1], top_k=2)]),
+    "rerank": (
+        "Rerank",
+        [pb.RerankRequest(query=TEXT, documents=PASSAGES, top_n=2, return_documents=True)],
+    ),
+    "classify": (
+        "Classify",
+        [pb.ClassifyRequest(inputs=[pb.Input(pair=pb.TextPair(first=TEXT, second=PASSAGES[0]))])],
+    ),
+    "scores": encode(
+        pb.Input(pair=pb.TextPair(first=TEXT, second=PASSAGES[0])),
+        model="docs-rerank",
+        outputs=pb.Outputs(scores=pb.ScoresOutput()),
+    ),
+    "spans-given": encode(
+        outputs=pb.Outputs(
+            spans=pb.SpansOutput(given=pb.GivenSpans(inputs=[pb.TextSpans(spans=[SPAN])]))
+        )
+    ),
+    "spans-sentences": encode(
+        outputs=pb.Outputs(spans=pb.SpansOutput(sentences=pb.SentenceSpans()))
+    ),
+    "spans-windows": encode(
+        outputs=pb.Outputs(spans=pb.SpansOutput(windows=pb.TokenWindows(size=4), dimensions=64))
+    ),
+    "occlude-target": (
+        "Occlude",
+        [pb.OccludeRequest(input=pb.Input(text=TEXT), target_text=PASSAGES[0])],
+    ),
+    "occlude-vector": (
+        "Occlude",
+        [
+            pb.OccludeRequest(
+                input=pb.Input(text=TEXT), target_vector=pb.TargetVector(values=[1.0] * DIM)
+            )
+        ],
+    ),
+    "models": ("ListModels", [pb.ListModelsRequest()]),
 }

@@ -16,13 +16,11 @@ from google.protobuf.message import Message
 from headlight.pb import headlight_pb2 as pb
 
 FOLDER = Path(__file__).parent
-VERSIONS = ("0.1.0",)
+VERSIONS = ("0.1.0", "0.2.0")
+METHODS = pb.DESCRIPTOR.services_by_name["HeadlightService"].methods
 TYPES: dict[str, tuple[type[Message], type[Message]]] = {
-    "Encode": (pb.EncodeRequest, pb.EncodeResponse),
-    "EncodeStream": (pb.EncodeStreamRequest, pb.EncodeStreamResponse),
-    "Tokenize": (pb.TokenizeRequest, pb.TokenizeResponse),
-    "Occlude": (pb.OccludeRequest, pb.OccludeResponse),
-    "GetModel": (pb.GetModelRequest, pb.GetModelResponse),
+    each.name: (getattr(pb, each.input_type.name), getattr(pb, each.output_type.name))
+    for each in METHODS
 }
 
 

@@ -18,15 +18,15 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service
-from tests.wire.cases import CASES
+from tests.wire.cases import CASES, SINCE_0_2
 from tests.wire.golden import FOLDER, meaning, pack
 
 
 def recorded_responses(stub: Any, method: str, requests: list[Any]) -> list[Message]:
     if method != "EncodeStream":
         return [getattr(stub, method)(requests[0], timeout=60)]
-    found: Iterable[Message] = stub.EncodeStream(iter(requests), timeout=60)
-    return list(found)
+    frames: Iterable[Message] = stub.EncodeStream(iter(requests), timeout=60)
+    return list(frames)
 
 
 def main(version: str) -> None:
@@ -34,11 +34,11 @@ def main(version: str) -> None:
     sides: dict[str, dict[str, list[Any]]] = {}
     before = (sys.executable, str(ROOT / "tests/wire/small_chunks.py"))
     with (
-        Service(bundle_of("docs-rope"), before=before) as service,
+        Service([bundle_of("docs-rope"), bundle_of("docs-rerank")], before=before) as service,
         grpc.insecure_channel(service.target) as channel,
     ):
         stub = pb_grpc.HeadlightServiceStub(channel)
-        for name, (method, requests) in CASES.items():
+        for name, (method, requests) in (CASES | SINCE_0_2).items():
             sides[name] = {
                 "requests": requests,
                 "responses": recorded_responses(stub, method, requests),

@@ -1,4 +1,4 @@
-// Attention of one text: what is asked for, and how it comes. Short texts come whole. Of long ones the largest weights
+// Attention of one text: the requests, and how it comes. Short texts come whole. Of long ones the largest weights
 // of each row come first, for the map of all heads; then the layers that are looked at, each whole.
 
 const AT_ONCE = 2 ** 21; // bytes of attention that come and are drawn without a noticeable pause
@@ -11,7 +11,7 @@ const FORMS = {
   max: { reduce: ["REDUCTION_HEAD_MAX"] },
   rollout: { reduce: ["REDUCTION_ROLLOUT"] },
 };
-const source = { asked: null, fromLink: false, count: 0, overview: [], parts: [], waiting: new Set(), failed: null, controller: new AbortController() };
+const source = { settings: null, fromLink: false, count: 0, overview: [], parts: [], waiting: new Set(), failed: null, controller: new AbortController() };
 
 
 TASKS.attention = {
@@ -23,7 +23,7 @@ TASKS.attention = {
   path: "v1/encode",
   method: "Encode",
   section: "views",
-  request: (asked) => attentionRequest(asked, {}),
+  request: (settings) => attentionRequest(settings, {}),
   python: attentionPython,
   run: showAttention,
   show: () => draw(),
@@ -41,46 +41,46 @@ TASKS.attention = {
 };
 
 /** Returns a request of these inputs, and of attention in a form. */
-const attentionRequest = (asked, attention) =>
-  ({ inputs: [inputOf(asked)], ...longer(asked), outputs: { token_info: {}, attention: { ...FORMS[asked.form], ...(asked.unit === "word" ? { unit: "UNIT_WORD" } : {}), ...attention } } });
+const attentionRequest = (settings, attention) =>
+  ({ inputs: [inputOf(settings)], ...longer(settings), outputs: { token_info: {}, attention: { ...FORMS[settings.form], ...(settings.unit === "word" ? { unit: "UNIT_WORD" } : {}), ...attention } } });
 
 /** Returns extents by axis of an answer: {layer, head, query, key | top}; an axis that is gone has 1. */
 function extentsOf(answer) {
   const sizes = answer.attention.shapes[0].sizes;
-  const found = Object.fromEntries(answer.attention_map.axes.map((axis, at) => [axis, sizes[at]]));
-  return { layer: 1, head: 1, ...found };
+  const extents = Object.fromEntries(answer.attention_map.axes.map((axis, at) => [axis, sizes[at]]));
+  return { layer: 1, head: 1, ...extents };
 }
 
 /** Asks for the attention of a text or a pair, and shows it. */
-async function showAttention(asked) {
+async function showAttention(settings) {
   if (state.focus) choose({ focus: null });
   const { signal } = source.controller;
-  const plan = await encode({ ...attentionRequest(asked, {}), dry_run: true }, signal);
-  const tokens = shownUnits(plan, asked);
+  const plan = await encode({ ...attentionRequest(settings, {}), dry_run: true }, signal);
+  const tokens = shownUnits(plan, settings);
   const { layer: layers, head: heads } = extentsOf(plan);
   const count = tokens.labels.length;
   const whole = layers * heads * count * count * 4 <= Math.min(AT_ONCE, answerLimit());
-  const kept = whole ? 0 : Math.max(1, Math.min(MOST_KEPT, count, Math.floor(AT_ONCE / (layers * heads * count * 4))));
-  const answer = await encode(attentionRequest(asked, whole ? {} : { top_k: kept, dtype: "DATA_TYPE_FLOAT16" }), signal);
+  const topK = whole ? 0 : Math.max(1, Math.min(MOST_KEPT, count, Math.floor(AT_ONCE / (layers * heads * count * 4))));
+  const answer = await encode(attentionRequest(settings, whole ? {} : { top_k: topK, dtype: "DATA_TYPE_FLOAT16" }), signal);
   const values = numbersOf(answer.attention);
-  const places = kept && numbersOf(answer.attention_indices);
+  const places = topK && numbersOf(answer.attention_indices);
   const overview = Array.from({ length: layers * heads }, (_, at) => lazily(() =>
-    (kept ? topMap(values, places, at * count * kept, count, kept) : denseMap(values, at * count * count, count))));
-  Object.assign(source, { asked, count, overview, parts: [], waiting: new Set(), failed: null });
+    (topK ? topMap(values, places, at * count * topK, count, topK) : denseMap(values, at * count * count, count))));
+  Object.assign(source, { settings, count, overview, parts: [], waiting: new Set(), failed: null });
   const described = {
-    ...tokens, heads, layers: answer.attention.layers, floor: 0, topK: kept,
+    ...tokens, heads, layers: answer.attention.layers, floor: 0, topK,
     isPartial: () => state.view === "model" || missingHeads().length > 0,
-    reduced: { mean: "mean of all heads", max: "largest of all heads", rollout: "rollout" }[asked.form],
-    rollout: asked.form === "rollout",
-    words: asked.unit === "word",
+    reduced: { mean: "mean of all heads", max: "largest of all heads", rollout: "rollout" }[settings.form],
+    rollout: settings.form === "rollout",
+    words: settings.unit === "word",
   };
   if (described.rollout) described.layers = [answer.attention.layers.at(-1)];
   show(described, answer);
 }
 
 const lazily = (make) => {
-  let made = null;
-  return () => (made ??= make());
+  let value = null;
+  return () => (value ??= make());
 };
 
 /** The layer and the heads that the reader chose stay for the next text, if it has them. */
@@ -103,7 +103,7 @@ function show(described, answer) {
     if (heads.length) [state.heads, state.several] = [heads, heads.length > 1];
   });
   showSums(described);
-  showTokens(answer.items[0], inputOf(source.asked));
+  showTokens(answer.items[0], inputOf(source.settings));
 }
 
 /** Returns the head with the strongest link, by the same rule as page.py. */
@@ -132,14 +132,14 @@ function opening({ layers, heads, labels, special }, map) {
 
 /** Returns whether the view's weights are here, all of each row; if not, asks for them. */
 arrived = () => {
-  const here = `${state.layer}:${state.heads}`;
-  if (here !== source.failed) source.failed = null;
+  const selection = `${state.layer}:${state.heads}`;
+  if (selection !== source.failed) source.failed = null;
   const missing = state.view === "model" || source.failed ? [] : missingHeads();
   document.querySelector("main").setAttribute("aria-busy", String(missing.length > 0));
   if (missing.length) {
     fetchPart(state.layer, missing[0]).catch((error) => {
       if (error.name === "AbortError") return;
-      source.failed = here; // not asked for again before another place was; its largest weights are drawn
+      source.failed = selection; // not requested again before another place is chosen; its largest weights are drawn
       showProblem(error);
       draw();
     });
@@ -165,7 +165,7 @@ async function fetchPart(place, head) {
   try {
     const places = data.rollout ? {} : { layers: [data.layers[place]] };
     const heads = data.reduced || (begin === 0 && end === HEADS) ? {} : { head_runs: [{ begin, end }] };
-    const answer = await encode(attentionRequest(source.asked, { ...places, ...heads, dtype: "DATA_TYPE_FLOAT16" }), signal);
+    const answer = await encode(attentionRequest(source.settings, { ...places, ...heads, dtype: "DATA_TYPE_FLOAT16" }), signal);
     if (data !== held) return;
     const [values, count] = [numbersOf(answer.attention), source.count];
     const maps = Array.from({ length: end - begin }, (_, at) => lazily(() => denseMap(values, at * count * count, count)));
@@ -184,26 +184,26 @@ const tooLong = (bytes) =>
   "The largest weights of each row are shown. For all of them shorten the text, or use “headlight attend --html”.";
 
 /** Returns the Python of an attention request: `attend` for each head, `attention` with a spec for other forms. */
-function attentionPython(asked) {
-  const { text: first, second, pair, form, unit } = asked;
+function attentionPython(settings) {
+  const { text: first, second, pair, form, unit } = settings;
   const text = pair ? `(${JSON.stringify(first)}, ${JSON.stringify(second)})` : JSON.stringify(first);
   if (form === "heads" && unit === "token") {
     return {
       imports: ["from headlight import Client"],
-      lines: [`attention = client.attend(${text}${truncated(asked)})`, "print(attention.tokens.labels(attention.text))", `print(attention.head(${data.layers[state.layer]}, ${state.heads[0]}))  # rows are queries`],
+      lines: [`attention = client.attend(${text}${truncated(settings)})`, "print(attention.tokens.labels(attention.text))", `print(attention.head(${data.layers[state.layer]}, ${state.heads[0]}))  # rows are queries`],
     };
   }
   const reduce = { mean: 'reduce="head_mean"', max: 'reduce="head_max"', rollout: 'reduce="rollout"' }[form];
   const options = [reduce, unit === "word" && 'unit="word"'].filter(Boolean).join(", ");
   return {
     imports: ["from headlight import AttentionSpec, Client"],
-    lines: [`spec = AttentionSpec.of(${options})`, `(maps,) = client.attention([${text}], spec${truncated(asked)})`, "print(maps.axes, maps.values)"],
+    lines: [`spec = AttentionSpec.of(${options})`, `(maps,) = client.attention([${text}], spec${truncated(settings)})`, "print(maps.axes, maps.values)"],
   };
 }
 
 function showSums({ topK }) {
   const rows = { max: "The largest of the heads is taken entry by entry, so rows do not sum to 1.", rollout: "Rollout: the heads’ mean plus the identity, multiplied over all layers (Abnar & Zuidema 2020)." };
   const numbers = topK ? " Weights came as float16, each off by at most 1/2048 of itself." : "";
-  byId("sums").textContent = `Rows are queries, columns keys. ${rows[source.asked.form] ?? "Each row of a map sums to 1."}${numbers} ` +
+  byId("sums").textContent = `Rows are queries, columns keys. ${rows[source.settings.form] ?? "Each row of a map sums to 1."}${numbers} ` +
     "Attention shows where a head takes its input from; it is not an explanation of the model’s output.";
 }

@@ -12,12 +12,12 @@ TASKS.classify = {
   path: "v1/classify",
   method: "Classify",
   check: ({ texts }) => tooManyOrFew(texts, 1, MOST_VECTORS),
-  request: (asked) => ({ inputs: textsOf(asked.texts), ...longer(asked), top_n: MOST_LABELS }),
-  python: (asked) => ({
+  request: (settings) => ({ inputs: textsOf(settings.texts), ...longer(settings), top_n: MOST_LABELS }),
+  python: (settings) => ({
     imports: ["from headlight import Client"],
     lines: [
-      ...pythonList("texts", textLines(asked.texts)),
-      `for text, labels in zip(texts, client.classify(texts${truncated(asked)})):`,
+      ...pythonList("texts", textLines(settings.texts)),
+      `for text, labels in zip(texts, client.classify(texts${truncated(settings)})):`,
       "    print(text, [(each.label, each.score) for each in labels])",
     ],
   }),

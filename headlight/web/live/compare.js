@@ -14,10 +14,10 @@ TASKS.compare = {
   method: "Compare",
   tensors: true,
   section: "comparison",
-  check: (asked) => withoutQuery(asked) || (!asked.evidence && "There is no evidence to show; choose a method."),
+  check: (settings) => withoutQuery(settings) || (!settings.evidence && "There is no evidence to show; choose a method."),
   request: compareRequest,
   python: comparePython,
-  show: (answer, asked) => showComparison(comparisonOf(answer, asked)),
+  show: (answer, settings) => showComparison(comparisonOf(answer, settings)),
   offer: offerEvidence,
   caption: () => `Compare by ${METHODS[comparing.method].name.toLowerCase()}`,
   writeView: () => ({ by: comparing.method, ...(byId("numbers").checked ? { numbers: 1 } : {}) }),
@@ -79,32 +79,32 @@ function offerEvidenceOptions() {
 }
 
 /** Returns the options of a method that were chosen, as the request has them. */
-const optionsOf = (name, asked) => Object.fromEntries(EVIDENCE_OPTIONS
-  .filter((option) => asked[option] && takes(name, option, asked["evidence-unit"]))
-  .map((option) => [option, option === "max_encodings" ? Number(asked[option]) : true]));
+const optionsOf = (name, settings) => Object.fromEntries(EVIDENCE_OPTIONS
+  .filter((option) => settings[option] && takes(name, option, settings["evidence-unit"]))
+  .map((option) => [option, option === "max_encodings" ? Number(settings[option]) : true]));
 
-function compareRequest(asked) {
+function compareRequest(settings) {
   return {
-    query: { text: asked.query },
-    passages: textsOf(asked.passages),
-    ...longer(asked),
+    query: { text: settings.query },
+    passages: textsOf(settings.passages),
+    ...longer(settings),
     sort: true,
     ...(reranks() || sparse() ? {} : { late_interaction: {} }),
-    evidence: evidenceNames(asked).map((name) => ({ method: `EVIDENCE_METHOD_${name.toUpperCase()}`, unit: asked["evidence-unit"], ...optionsOf(name, asked) })),
+    evidence: evidenceNames(settings).map((name) => ({ method: `EVIDENCE_METHOD_${name.toUpperCase()}`, unit: settings["evidence-unit"], ...optionsOf(name, settings) })),
   };
 }
 
-function comparePython(asked) {
-  const unit = asked["evidence-unit"].replace("UNIT_", "").toLowerCase();
-  const spec = (name) => [`method="${name}"`, `unit="${unit}"`, ...Object.entries(optionsOf(name, asked)).map(([option, value]) => `${option}=${value === true ? "True" : value}`)];
+function comparePython(settings) {
+  const unit = settings["evidence-unit"].replace("UNIT_", "").toLowerCase();
+  const spec = (name) => [`method="${name}"`, `unit="${unit}"`, ...Object.entries(optionsOf(name, settings)).map(([option, value]) => `${option}=${value === true ? "True" : value}`)];
   const scoredOnly = reranks() || sparse();
   return {
     imports: ["from headlight import Client", "from headlight.comparison import EvidenceSpec"],
     lines: [
-      ...pythonList("passages", textLines(asked.passages)),
-      "evidence = [", ...evidenceNames(asked).map((name) => `    EvidenceSpec(${spec(name).join(", ")}),`), "]",
-      `found = client.compare(${JSON.stringify(asked.query)}, passages${scoredOnly ? "" : ", late_interaction=True"}, evidence=evidence, sort=True${truncated(asked)})`,
-      "for each in found:", `    print(each.score, ${scoredOnly ? "" : "each.max_sim_mean, "}passages[each.index])`,
+      ...pythonList("passages", textLines(settings.passages)),
+      "evidence = [", ...evidenceNames(settings).map((name) => `    EvidenceSpec(${spec(name).join(", ")}),`), "]",
+      `comparison = client.compare(${JSON.stringify(settings.query)}, passages${scoredOnly ? "" : ", late_interaction=True"}, evidence=evidence, sort=True${truncated(settings)})`,
+      "for each in comparison:", `    print(each.score, ${scoredOnly ? "" : "each.max_sim_mean, "}passages[each.index])`,
     ],
   };
 }
@@ -117,15 +117,15 @@ function termsOf({ weights, terms: { terms, pieces, query, passage } }) {
   return terms.map((term, at) => [pieces[at] ?? `#${term}`, products[at], mine[at], its[at]]);
 }
 
-function comparisonOf(answer, asked) {
-  const passages = textLines(asked.passages);
+function comparisonOf(answer, settings) {
+  const passages = textLines(settings.passages);
   const tokens = answer.query ? offsetsOf(answer.query.tokens) : []; // a pair has those of its query
   const unitsOf = ({ characters, weights }) => ({ units: characters.map(({ start, end }) => [start, end]), weights: numbersOf(weights) });
   return {
     similarity: answer.similarity,
     best: BEST_UNITS,
-    options: Object.fromEntries(evidenceNames(asked).map((name) => [name, Object.keys(optionsOf(name, asked))])),
-    query: { text: asked.query, tokens: answer.query_tokens.map((at) => tokens[at]) },
+    options: Object.fromEntries(evidenceNames(settings).map((name) => [name, Object.keys(optionsOf(name, settings))])),
+    query: { text: settings.query, tokens: answer.query_tokens.map((at) => tokens[at]) },
     passages: answer.passages.map(({ index, score, max_sim_mean, item, evidence }) => ({
       name: `line ${index + 1}`,
       text: passages[index],

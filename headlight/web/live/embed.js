@@ -9,12 +9,12 @@ TASKS.embed = {
   heading: "Vectors",
   ...POOLED_VECTORS,
   check: ({ texts }) => tooManyOrFew(texts, 1, MOST_VECTORS),
-  request: (asked) => ({ inputs: textsOf(asked.texts), ...longer(asked), outputs: { pooled: shortened(asked) } }),
-  python: (asked) => ({
+  request: (settings) => ({ inputs: textsOf(settings.texts), ...longer(settings), outputs: { pooled: shortened(settings) } }),
+  python: (settings) => ({
     imports: ["from headlight import Client"],
     lines: [
-      ...pythonList("texts", textLines(asked.texts)),
-      `vectors = client.encode(texts${asked.dimensions ? `, dimensions=${asked.dimensions}` : ""}${truncated(asked)})`,
+      ...pythonList("texts", textLines(settings.texts)),
+      `vectors = client.encode(texts${settings.dimensions ? `, dimensions=${settings.dimensions}` : ""}${truncated(settings)})`,
       "print(vectors.shape, vectors)",
     ],
   }),
@@ -30,8 +30,8 @@ TASKS.embed = {
       return part;
     });
     const { length: width } = vectors[0];
-    const said = element("p", `Each vector has ${width} numbers, from left to right; colours reach from ${spaced(-top)} to ${spaced(top)}.`, "fine");
-    return [...parts, said, ...(vectors.length * width <= MOST_NUMBERS ? [numbersPart(vectors)] : [])];
+    const legend = element("p", `Each vector has ${width} numbers, from left to right; colours reach from ${spaced(-top)} to ${spaced(top)}.`, "fine");
+    return [...parts, legend, ...(vectors.length * width <= MOST_NUMBERS ? [numbersPart(vectors)] : [])];
   },
 };
 

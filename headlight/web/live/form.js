@@ -32,7 +32,7 @@ function setValue(id, text) {
 }
 
 /** Returns what the form has for a task, by the ids of its fields and options. */
-const askedOf = (entry) => Object.fromEntries([...FIELDS, ...entry.options].map((id) => [id, valueOf(id)]));
+const settingsOf = (entry) => Object.fromEntries([...FIELDS, ...entry.options].map((id) => [id, valueOf(id)]));
 
 /** Builds the tabs of the tasks that a served model does. */
 function offerTasks() {
@@ -78,12 +78,12 @@ function showAnswer(isDrawn = false) {
   byId("request-part").hidden = byId("picture").hidden = !entry.last;
   byId("picture-said").textContent = "";
   if (!entry.last) return;
-  if (entry.section && !isDrawn) entry.show(entry.last.answer, entry.last.asked);
+  if (entry.section && !isDrawn) entry.show(entry.last.answer, entry.last.settings);
   if (!entry.section) {
     byId("result-title").textContent = entry.heading;
-    byId("result-parts").replaceChildren(...entry.draw(entry.last.answer, entry.last.asked));
+    byId("result-parts").replaceChildren(...entry.draw(entry.last.answer, entry.last.settings));
   }
-  noteRequest(entry, entry.last.asked);
+  noteRequest(entry, entry.last.settings);
 }
 
 let runs = 0; // number of the last run: an earlier one shows nothing more
@@ -99,12 +99,12 @@ async function send() {
     source.controller = new AbortController();
     const { signal } = source.controller;
     const entry = entryOf();
-    const asked = askedOf(entry);
-    const missing = entry.check?.(asked);
+    const settings = settingsOf(entry);
+    const missing = entry.check?.(settings);
     if (missing) throw new ServiceError(0, missing);
-    const answer = entry.run ? await entry.run(asked) : await ask(entry.path, { ...modelField(), ...entry.request(asked), ...(entry.tensors ? { encoding: "base64" } : {}) }, signal);
+    const answer = entry.run ? await entry.run(settings) : await ask(entry.path, { ...modelField(), ...entry.request(settings), ...(entry.tensors ? { encoding: "base64" } : {}) }, signal);
     if (number !== runs) return;
-    entry.last = { asked, answer };
+    entry.last = { settings, answer };
     showAnswer(Boolean(entry.run) && entry === entryOf());
     writeAddress();
   } catch (error) {

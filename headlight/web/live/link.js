@@ -13,11 +13,11 @@ formAddress = () => {
   const parts = { task: task(), ...modelField() };
   let isTooLong = false;
   if (entry.last) {
-    const { asked } = entry.last;
-    for (const id of entry.options) if (asked[id] !== standardOf(id)) parts[id] = asked[id] === true ? 1 : asked[id] || 0;
-    const texts = entry.fields().filter((id) => asked[id] !== byId(id).defaultValue);
-    isTooLong = texts.reduce((sum, id) => sum + asked[id].length, 0) > LONGEST_TEXTS;
-    if (!isTooLong) for (const id of texts) parts[id] = asked[id];
+    const { settings } = entry.last;
+    for (const id of entry.options) if (settings[id] !== standardOf(id)) parts[id] = settings[id] === true ? 1 : settings[id] || 0;
+    const texts = entry.fields().filter((id) => settings[id] !== byId(id).defaultValue);
+    isTooLong = texts.reduce((sum, id) => sum + settings[id].length, 0) > LONGEST_TEXTS;
+    if (!isTooLong) for (const id of texts) parts[id] = settings[id];
     Object.assign(parts, entry.writeView?.());
   }
   byId("too-long").hidden = !isTooLong;

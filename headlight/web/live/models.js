@@ -29,7 +29,7 @@ const reranks = (info = card.description.info) => info.labels?.length === 1 && !
 /** Returns whether the model is compared by its sparse vectors. */
 const sparse = (info = card.description.info) => info.task === "sparse";
 
-/** Chooses the model of a task: what another one answered to it is gone. Each task keeps its own. */
+/** Chooses the model of a task: what another one answered to it is gone. Each task keeps its model. */
 function chooseModel(description, entry) {
   if (description !== entry.model) {
     source.controller.abort();
@@ -41,10 +41,10 @@ function chooseModel(description, entry) {
   drawCard();
   byId("pair-option").hidden = !(description.info.accepts ?? []).includes("pair");
   if (byId("pair-option").hidden) byId("pair").checked = false;
-  const kept = byId("dimensions").value;
+  const chosen = byId("dimensions").value;
   const sizes = description.info.trained_dimensions ?? [];
   byId("dimensions").replaceChildren(...["", ...sizes].map((size) => Object.assign(element("option", size || "all"), { value: size })));
-  byId("dimensions").value = oneOf(sizes.map(String), kept, "");
+  byId("dimensions").value = oneOf(sizes.map(String), chosen, "");
   byId("dimensions-option").hidden = !sizes.length;
 }
 

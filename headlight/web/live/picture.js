@@ -75,13 +75,13 @@ async function copyPicture() {
   const entry = entryOf();
   const model = card.description.model.name;
   const view = entry.pictured?.() ?? byId(entry.section ?? "result-parts");
-  const made = pictureOf(view, `${entry.caption?.() ?? entry.title} · ${model}`);
+  const picture = pictureOf(view, `${entry.caption?.() ?? entry.title} · ${model}`);
   try {
-    await navigator.clipboard.write([new ClipboardItem({ "image/png": made })]);
+    await navigator.clipboard.write([new ClipboardItem({ "image/png": picture })]);
     byId("picture-said").textContent = "Copied.";
   } catch {
     try {
-      save(await made, `headlight-${task()}.png`);
+      save(await picture, `headlight-${task()}.png`);
     } catch (error) {
       showProblem(error);
     }

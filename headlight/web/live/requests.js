@@ -25,8 +25,8 @@ const LANGUAGES = {
 };
 
 /** Keeps the request that a user would send, for copying. */
-function noteRequest({ path, method, request, python }, asked) {
-  Object.assign(lastRequest, { path, method, request: { ...modelField(), ...request(asked) }, python: python(asked) });
+function noteRequest({ path, method, request, python }, settings) {
+  Object.assign(lastRequest, { path, method, request: { ...modelField(), ...request(settings) }, python: python(settings) });
   drawRequest();
 }
 

@@ -1,8 +1,8 @@
-// Rerank: the score of each document beside the query, the best first.
+// Rerank: the score of each passage beside the query, the best first.
 
 TASKS.rerank = {
   title: "Rerank",
-  send: "Rank documents",
+  send: "Rank passages",
   heading: "Ranking",
   does: (info) => reranks(info) && (info.accepts ?? []).includes("pair"),
   fields: () => ["query", "passages"],
@@ -10,12 +10,12 @@ TASKS.rerank = {
   path: "v1/rank",
   method: "Rerank",
   check: withoutQuery,
-  request: (asked) => ({ query: asked.query, documents: textLines(asked.passages), ...longer(asked) }),
-  python: (asked) => ({
+  request: (settings) => ({ query: settings.query, documents: textLines(settings.passages), ...longer(settings) }),
+  python: (settings) => ({
     imports: ["from headlight import Client"],
     lines: [
-      ...pythonList("documents", textLines(asked.passages)),
-      `ranked = client.rerank(${JSON.stringify(asked.query)}, documents${truncated(asked)})`,
+      ...pythonList("documents", textLines(settings.passages)),
+      `ranked = client.rerank(${JSON.stringify(settings.query)}, documents${truncated(settings)})`,
       "for each in ranked:", "    print(each.score, each.logit, documents[each.index])",
     ],
   }),
@@ -26,9 +26,9 @@ TASKS.rerank = {
     const [least, most] = [Math.min(...logits), Math.max(...logits)];
     const table = element("table", undefined, "ranking");
     const rows = results.map(({ index, score, logit }, at) => [at + 1, String(Number(score.toPrecision(3))).replace("-", "−"), spaced(logit), `line ${index + 1}`, pointsOf(documents[index]).join("")]);
-    fillTable(table, ["place", "score", "logit", "from", "document"], rows, ["number", "number", "number bar", "", "document"]);
+    fillTable(table, ["place", "score", "logit", "from", "passage"], rows, ["number", "number", "number bar", "", "document"]);
     [...table.tBodies[0].rows].forEach((row, at) => row.cells[2].style.setProperty("--share", ((logits[at] - least) / (most - least || 1)).toFixed(4)));
-    return [tableRegion(table, "Ranking"), element("p", `Documents are in the order of their logits; bars reach from the least to the largest. ${activation === "identity" ? "The score is the logit." : `The score is the ${activation} of the logit.`}`, "fine")];
+    return [tableRegion(table, "Ranking"), element("p", `Passages are in the order of their logits; bars reach from the least to the largest. ${activation === "identity" ? "The score is the logit." : `The score is the ${activation} of the logit.`}`, "fine")];
   },
 };
 

@@ -23,8 +23,8 @@ async function ask(path, body, signal) {
     throw new ServiceError(0, "The service does not answer. See whether it still runs and whether this machine can reach it.");
   }
   if (answer.ok) return answer.json();
-  const found = await answer.json().catch(() => ({}));
-  throw new ServiceError(answer.status, plainWords(answer, messageOf(found)));
+  const refusal = await answer.json().catch(() => ({}));
+  throw new ServiceError(answer.status, plainWords(answer, messageOf(refusal)));
 }
 
 /** Asks the chosen model for outputs. */
@@ -37,22 +37,22 @@ function messageOf(body) {
 }
 
 function plainWords(answer, message) {
-  const said = message ? ` It says: ${message}` : "";
+  const detail = message ? ` It says: ${message}` : "";
   const after = Number(answer.headers.get("retry-after"));
   const again = after ? `Try again in ${after} s.` : "Try again soon.";
   const words = {
     401: bearer ? "The service does not accept this bearer token." : "This service asks for a bearer token. Enter it above.",
-    403: `This token may not do that.${said}`,
-    404: `The service does not have that.${said}`,
-    413: `That is too much for one request.${said}`,
-    429: `The service is busy. ${again}${said}`,
+    403: `This token may not do that.${detail}`,
+    404: `The service does not have that.${detail}`,
+    413: `That is too much for one request.${detail}`,
+    429: `The service is busy. ${again}${detail}`,
     503: `The service is starting or shutting down. ${again}`,
     504: `The service did not answer in time. ${again}`,
   };
   if (answer.status in words) return words[answer.status];
   if (answer.status < 500) return `The service refused this. It says: ${message || `status ${answer.status}`}`;
   const id = answer.headers.get("x-request-id");
-  return `The service failed (status ${answer.status}).${id ? ` Its log has the request ${id}.` : ""}${said}`;
+  return `The service failed (status ${answer.status}).${id ? ` Its log has the request ${id}.` : ""}${detail}`;
 }
 
 /** Shows an error; a wrong or missing token opens the panel. */

@@ -8,19 +8,19 @@ TASKS.similarity = {
   heading: "Cosine similarity",
   ...POOLED_VECTORS,
   check: ({ texts }) => tooManyOrFew(texts, 2, MOST_TEXTS),
-  request: (asked) => ({ inputs: textsOf(asked.texts), ...longer(asked), outputs: { pooled: { normalize: true, ...shortened(asked) } } }),
-  python: (asked) => ({
+  request: (settings) => ({ inputs: textsOf(settings.texts), ...longer(settings), outputs: { pooled: { normalize: true, ...shortened(settings) } } }),
+  python: (settings) => ({
     imports: ["from headlight import Client"],
     lines: [
-      ...pythonList("texts", textLines(asked.texts)),
-      `vectors = client.encode(texts, normalize=True${asked.dimensions ? `, dimensions=${asked.dimensions}` : ""}${truncated(asked)})`,
+      ...pythonList("texts", textLines(settings.texts)),
+      `vectors = client.encode(texts, normalize=True${settings.dimensions ? `, dimensions=${settings.dimensions}` : ""}${truncated(settings)})`,
       "print(vectors @ vectors.T)",
     ],
   }),
-  draw(answer, asked) {
+  draw(answer, settings) {
     const vectors = vectorsOf(answer.pooled[0]);
     const dot = (a, b) => a.reduce((sum, value, at) => sum + value * b[at], 0);
-    return cosineTable(textLines(asked.texts), vectors.map((a) => vectors.map((b) => dot(a, b))));
+    return cosineTable(textLines(settings.texts), vectors.map((a) => vectors.map((b) => dot(a, b))));
   },
 };
 

@@ -6,14 +6,14 @@
  *   does(info): whether a model can do it;
  *   fields(), options: ids of the fields and the options that it reads; all of them are in the address;
  *   path, method, tensors: of the JSON interface, of gRPC, and whether the answer has tensors;
- *   request(asked), python(asked): the request of what the form has, and its Python, {imports, lines};
- *   check(asked): returns what is missing, as a sentence, or nothing;
- *   draw(answer, asked): returns the elements of #result; or `section`, another element, and show(answer, asked);
- *   run(asked): instead of one call and its view;
+ *   request(settings), python(settings): the request of what the form has, and its Python, {imports, lines};
+ *   check(settings): returns what is missing, as a sentence, or nothing;
+ *   draw(answer, settings): returns the elements of #result; or `section`, another element, and show(answer, settings);
+ *   run(settings): instead of one call and its view;
  *   offer(): shows what the chosen model has of its options;
  *   caption(), pictured(): title and element of its picture;
  *   writeView(), readView(params): what else the address has of its view.
- * `model` is the one that it was last done with, and `last` the last answer: {asked, answer}.
+ * `model` is the one that it was last done with, and `last` the last answer: {settings, answer}.
  */
 const TASKS = {};
 
@@ -54,9 +54,9 @@ const withoutQuery = ({ query, passages }) =>
 
 /** Returns a text in an element that keeps its direction. */
 function shownText(text, name = "p", className = undefined) {
-  const made = element(name, undefined, className);
-  made.append(element("bdi", pointsOf(text).join("")));
-  return made;
+  const shown = element(name, undefined, className);
+  shown.append(element("bdi", pointsOf(text).join("")));
+  return shown;
 }
 
 /** Returns a heading with a text, and a list of names with weights below it, each with a bar of its share. */

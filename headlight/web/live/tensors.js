@@ -10,14 +10,14 @@ function bytesOf(coded) {
 
 /** Returns the value of each of the 65,536 bit patterns of IEEE 754 binary16. */
 const halves = (() => {
-  let made = null;
+  let table = null;
   return () => {
-    made ??= Float32Array.from({ length: 65536 }, (_, bits) => {
+    table ??= Float32Array.from({ length: 65536 }, (_, bits) => {
       const [exponent, part] = [(bits >> 10) & 31, bits & 1023];
       const size = exponent ? (1 + part / 1024) * 2 ** (exponent - 15) : part * 2 ** -24;
       return bits & 32768 ? -size : size;
     });
-    return made;
+    return table;
   };
 })();
 
@@ -53,11 +53,11 @@ function denseMap(values, start, count) {
   return map;
 }
 
-/** Returns the map of the largest weights of each row, [count, kept], with their keys. */
-function topMap(values, places, start, count, kept) {
-  const end = start + count * kept;
+/** Returns the map of the largest weights of each row, [count, topK], with their keys. */
+function topMap(values, places, start, count, topK) {
+  const end = start + count * topK;
   return {
-    starts: Uint32Array.from({ length: count + 1 }, (_, query) => query * kept),
+    starts: Uint32Array.from({ length: count + 1 }, (_, query) => query * topK),
     keys: Uint32Array.from(places.subarray(start, end)),
     weights: values.slice(start, end),
   };

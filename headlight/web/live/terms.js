@@ -13,12 +13,12 @@ TASKS.terms = {
   method: "Encode",
   tensors: true,
   check: ({ texts }) => tooManyOrFew(texts, 1, MOST_VECTORS),
-  request: (asked) => ({ inputs: textsOf(asked.texts), ...longer(asked), outputs: { sparse: { top_k: Math.min(MOST_LISTED, card.description.info.vocab_size), pieces: true } } }),
-  python: (asked) => ({
+  request: (settings) => ({ inputs: textsOf(settings.texts), ...longer(settings), outputs: { sparse: { top_k: Math.min(MOST_LISTED, card.description.info.vocab_size), pieces: true } } }),
+  python: (settings) => ({
     imports: ["from headlight import Client"],
     lines: [
-      ...pythonList("texts", textLines(asked.texts)),
-      `for vector in client.encode_sparse(texts, top_k=${MOST_LISTED}, pieces=True${truncated(asked)}):`,
+      ...pythonList("texts", textLines(settings.texts)),
+      `for vector in client.encode_sparse(texts, top_k=${MOST_LISTED}, pieces=True${truncated(settings)}):`,
       "    print(sorted(zip(vector.values, vector.pieces), reverse=True))",
     ],
   }),

@@ -24,9 +24,9 @@ function labelsOf(tokens, input) {
 const inputOf = ({ text, second, pair }) => (pair ? { pair: { first: text, second } } : { text });
 
 /** Returns what the views need of rows and columns: tokens, or the words into which the answer groups them. */
-function shownUnits(answer, asked) {
+function shownUnits(answer, settings) {
   const { tokens } = answer.items[0];
-  const labels = labelsOf(tokens, inputOf(asked));
+  const labels = labelsOf(tokens, inputOf(settings));
   const groups = groupsOf(answer.attention_map.places?.[0]?.queries, labels.length);
   const joined = (values, by) => groups.map((group) => group.map((at) => values[at]).join(by));
   return {

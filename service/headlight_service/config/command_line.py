@@ -29,7 +29,7 @@ ADDRESS_OF_KUBERNETES = re.compile(PREFIX + r"([A-Z0-9_]+_)?PORT=(tcp|udp|sctp):
 Groups = Mapping[str, Sequence[dataclasses.Field[Any]]]
 EXAMPLES = (
     "headlight serve   # the shipped model",
-    "headlight serve sentence-transformers/all-MiniLM-L6-v2 minilm --truncation end",
+    "headlight serve sentence-transformers/all-MiniLM-L6-v2 ./my-model --truncation end",
     "headlight serve --bundle minilm --check",
     "headlight serve minilm --grpc 0.0.0.0:50051 --tls-cert cert.pem --tls-key key.pem",
     "HEADLIGHT_ATTENTION=off HEADLIGHT_LOG_FORMAT=json headlight serve",

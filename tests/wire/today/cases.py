@@ -15,14 +15,13 @@ from typing import Any
 from google.protobuf import json_format
 
 from tests.wire.cases import CASES as OF_THE_CONTRACT
-from tests.wire.cases import ODD, TEXT
+from tests.wire.cases import ODD, PASSAGES, TEXT
 from tests.wire.today.asking import Command, Exchange, Http, Rpc
 
 CONTRACT = "headlight.v1.HeadlightService"
 OIP = "inference.GRPCInferenceService"
 MODEL = "docs-rope"
 OTHER = "close a file"
-PASSAGES = ["open a file", "parse a date", "read lines of a file"]
 TOO_LONG = "read " * 3000
 TOKEN = "a-token-of-24-characters"
 

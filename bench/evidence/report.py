@@ -271,5 +271,6 @@ def deletion_curves(rows: Sequence[dict[str, Any]], path: Path) -> None:
             axis.grid(alpha=0.3)
             axis.spines[["top", "right"]].set_visible(False)
         line[0].set_ylabel("score of the passage")
-    axes[0][0].legend(fontsize=7)
+    handles, names = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=4)
     save(figure, path)

@@ -106,7 +106,7 @@ def decorate(axis: Axes, title: str) -> None:
 
 def save(figure: Any, path: Path) -> None:
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=110, bbox_inches="tight")  # with a legend below the axes
     plt.close(figure)
 
 

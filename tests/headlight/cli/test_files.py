@@ -167,9 +167,9 @@ def test_a_disk_full_at_writing_is_exit_code_1(run: Run, form: list[str]) -> Non
         assert run("attend", "a", option, "/dev/full")[0] == 1
 
 
-@pytest.mark.parametrize(("command", "option"), WRITES)
+@pytest.mark.parametrize(("subcommand", "option"), WRITES)
 def test_an_unwritable_file_is_reported_before_the_service_is_called(
-    run: Run, servicer: FakeServicer, tmp_path: Path, command: str, option: str
+    run: Run, servicer: FakeServicer, tmp_path: Path, subcommand: str, option: str
 ) -> None:
     (tmp_path / "file").write_text("as it was")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "x")
@@ -181,7 +181,7 @@ def test_an_unwritable_file_is_reported_before_the_service_is_called(
         f"{tmp_path}/file/x": f"cannot write it: there is no folder {tmp_path}/file\n",
         f"{tmp_path}/link": f"cannot write it: there is no folder {tmp_path}/nowhere\n",
     }.items():
-        code, _, err = run(command, "a", option, name)
+        code, _, err = run(subcommand, "a", option, name)
         assert (code, err.endswith(says), err.count("\n")) == (2, True, 1), err
     assert servicer.described == 0
     assert (tmp_path / "file").read_text() == "as it was"

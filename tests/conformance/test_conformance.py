@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance.__main__ import DIALECTS, main, run
 from tests.conformance.checks import Options, Outcome
-from tests.conformance.faults import FAULTS, setting
+from tests.conformance.faults import faults, setting
 from tests.conformance.record import PAGE, page
 from tests.conformance.toy_server import (
     TOKEN,
@@ -63,11 +63,11 @@ def test_each_check_fails_on_a_server_that_breaks_its_promise(server: str) -> No
     dialect = server.partition("-")[0]
     left = {each.name for each in DIALECTS[dialect][1]} - NOT_APPLICABLE.get(server, set())
     names = {f"{prefix}{name}": name for name in left for prefix in ("", f"{dialect}:")}
-    for row, (checks, fault) in enumerate(FAULTS):
+    for row, (checks, fault) in enumerate(faults()):
         only = tuple(names[each] for each in checks.split() if each in names)
         if only:
             results = outcomes(server, fault, only)
-            assert results == dict.fromkeys(only, Outcome.FAIL), f"row {row} of FAULTS"
+            assert results == dict.fromkeys(only, Outcome.FAIL), f"row {row} of faults"
             left -= results.keys()
     assert left == set(), "no fault breaks these"
 

@@ -68,7 +68,7 @@ def measure_half(
     """
     config = reference.encoder.config
     rounded = Reference(in_half(reference.encoder))
-    products = LargestProducts(reference.encoder)
+    products = LargestProducts(reference.encoder, attention=attention)
     errors = dict[str, float]()
     pairs = {name: list[tuple[Floats, Floats]]() for name in judged(outputs)}
     for text, maps in (
@@ -120,6 +120,11 @@ class Products(TorchFunctionMode):
     float32 there.
     """
 
+    def __init__(self, *, attention: bool = True) -> None:
+        """Take whether it sees fused attention, too."""
+        super().__init__()
+        self._attention = attention
+
     def __torch_function__(
         self,
         function: Callable[..., Any],
@@ -127,7 +132,7 @@ class Products(TorchFunctionMode):
         arguments: Sequence[Any] = (),
         options: Mapping[str, Any] | None = None,
     ) -> Any:
-        if function is functional.scaled_dot_product_attention:
+        if self._attention and function is functional.scaled_dot_product_attention:
             query, key, value = arguments
             return self.attention(query, key, value, **(options or {}))
         if function is not functional.linear:
@@ -144,30 +149,25 @@ class Products(TorchFunctionMode):
 
     def attention(self, query: Tensor, key: Tensor, value: Tensor, **mask: Any) -> Tensor:
         """Return the context of fused attention: [B, H, Q, d]."""
-        return functional.scaled_dot_product_attention(query, key, value, **mask)
+        raise NotImplementedError
 
 
 class HalfProducts(Products):
     """Mode that rounds what products read and give; sums are float32, as in matrix units."""
 
-    def __init__(self, *, attention: bool = True) -> None:
-        """Take whether fused attention is rounded, too: what it reads and gives."""
-        super().__init__()
-        self._round = _half if attention else Tensor.float
-
     def product(self, x: Tensor, weight: nn.Parameter) -> Tensor:
         return _half(functional.linear(_half(x), weight))
 
     def attention(self, query: Tensor, key: Tensor, value: Tensor, **mask: Any) -> Tensor:
-        rounded = (self._round(each) for each in (query, key, value))
-        return self._round(super().attention(*rounded, **mask))
+        rounded = map(_half, (query, key, value))
+        return _half(functional.scaled_dot_product_attention(*rounded, **mask))
 
 
 class LargestProducts(Products):
-    """Mode that records the largest number that each product reads or gives."""
+    """Mode that records the largest number that attention reads, or a product reads or gives."""
 
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__()
+    def __init__(self, encoder: Encoder, *, attention: bool) -> None:
+        super().__init__(attention=attention)
         self.largest = Largest()
         self._modules = {
             id(weight): name.removesuffix(".weight") for name, weight in encoder.named_parameters()
@@ -182,7 +182,7 @@ class LargestProducts(Products):
     def attention(self, query: Tensor, key: Tensor, value: Tensor, **mask: Any) -> Tensor:
         for values in (query, key, value):
             self.largest.widen("attention", values)
-        return super().attention(query, key, value, **mask)
+        return functional.scaled_dot_product_attention(query, key, value, **mask)
 
 
 def _half(x: Tensor) -> Tensor:

@@ -159,8 +159,8 @@ class HalfProducts(Products):
         return _half(functional.linear(_half(x), weight))
 
     def attention(self, query: Tensor, key: Tensor, value: Tensor, **mask: Any) -> Tensor:
-        rounded = map(_half, (query, key, value))
-        return _half(functional.scaled_dot_product_attention(*rounded, **mask))
+        query, key, value = _half(query), _half(key), _half(value)
+        return _half(functional.scaled_dot_product_attention(query, key, value, **mask))
 
 
 class LargestProducts(Products):

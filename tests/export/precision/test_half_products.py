@@ -83,6 +83,19 @@ def test_float16_keeps_room_for_other_texts() -> None:
         measure_half(Reference(with_activations(40_000)), RANDOM)
 
 
+def test_what_attention_reads_is_judged_only_where_it_is_in_float16() -> None:
+    """A large number of all keys, by which no query multiplies."""
+    encoder = sharpened(small_config())
+    config, projection = encoder.config, "blocks.0.attention.project_in"
+    of_head = slice(config.dim // config.heads)
+    encoder.get_parameter(f"{projection}.weight").data[of_head] = 0
+    encoder.get_parameter(f"{projection}.bias").data[of_head] = 0
+    encoder.get_parameter(f"{projection}.bias").data[config.dim] = 4e4
+    with pytest.raises(BrokenVariantError, match=r"numbers reach 4e\+04 in attention"):
+        measure_half(Reference(encoder), RANDOM)
+    assert measure_half(Reference(encoder), RANDOM, attention=False).largest < 1e3
+
+
 def test_what_a_norm_takes_away_is_lost_in_float16() -> None:
     """A large number common to all dimensions is in range, and rounds the differences away."""
     encoder = sharpened(small_config())

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # Share of all rows above which whole maps are cheaper than rows computed one by one.
 FEW_ROWS = 1 / 8
 EMPTY_SELECTORS = 64  # shapes of batches without attention whose selectors are kept
-# Bytes of whole maps of a batch from which NumPy chooses the largest entries of rows: faster than
+# Bytes of a batch's whole maps, up to which NumPy chooses the largest entries of rows: faster than
 # TopK on CPUs (docs/performance.md). Larger ones are reduced in the graph, layer by layer.
 CHOSEN_BYTES = 64 << 20
 OUTPUTS_OF: dict[Source, tuple[str, ...]] = {
@@ -71,11 +71,6 @@ def source_of(choice: Choice, places: Places) -> Source:
     return "top" if whole and spec.top_k and spec.top_k < places.length else "attention"
 
 
-def _map_bytes(choice: Choice, batch: int, longest: int) -> int:
-    """Return the bytes of the maps of a batch if all its items make this choice."""
-    return 4 * batch * longest**2 * sum(map(len, choice.heads))
-
-
 def _by_rows(choice: Choice, places: Places) -> bool:
     """Return whether few rows suffice, and all later steps are linear or per row."""
     spec, reduced = choice.spec, choice.reduced.get("queries")
@@ -91,11 +86,11 @@ def _by_rows(choice: Choice, places: Places) -> bool:
 class _ItemAttention:
     """The attention that one item needs."""
 
-    def __init__(self, choice: Choice, places: Places, whole: bool) -> None:
-        """`whole`: take whole maps instead of the largest entries of each row."""
+    def __init__(self, choice: Choice, places: Places, by_graph: bool) -> None:
+        """`by_graph`: whether the graph chooses the largest entries of each row, not NumPy."""
         self.choice, self.places = choice, places
         self.source = source_of(choice, places)
-        if self.source == "top" and whole:
+        if self.source == "top" and not by_graph:
             self.source = "attention"
         self.top = (choice.spec.top_k or 0) if self.source == "top" else 0
         self.rows = self._rows() if self.source == "rows" else np.zeros((0, 0), dtype=np.float32)
@@ -121,15 +116,16 @@ class BatchAttention(Work):
             items: items of the batch.
             layers, heads: numbers of layers and heads of the model.
             longest: padded length of the batch, in tokens.
-            gpu: whether the graph runs on a GPU, which chooses the largest entries faster.
+            gpu: whether the graph runs on a GPU, from which whole maps would have to be copied.
         """
         self._layers, self._heads, self._longest = layers, heads, longest
         self._wanted: dict[int, _ItemAttention] = {}
         for row, item in enumerate(items):
             if choice := item.selection.get("attention"):
-                size = _map_bytes(choice, len(items), longest)
-                whole = not (gpu or choice.by_graph) and size <= CHOSEN_BYTES
-                self._wanted[row] = _ItemAttention(choice, places_of(item), whole)
+                # As if all items made this choice.
+                map_bytes = 4 * len(items) * longest**2 * sum(map(len, choice.heads))
+                by_graph = gpu or choice.by_graph or map_bytes > CHOSEN_BYTES
+                self._wanted[row] = _ItemAttention(choice, places_of(item), by_graph)
         self._batch = len(items)
         chosen: dict[tuple[Source, int], set[int]] = {}
         for needed in self._wanted.values():

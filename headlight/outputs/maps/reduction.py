@@ -235,9 +235,9 @@ def largest(rows: Floats, count: int) -> tuple[Floats, Ids]:
 
 
 def _ordered(bits: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the bits of float32 as integers in the order of the numbers, or their inverse.
+    """Return the bits of float32 as integers that are ordered as the numbers are; or the inverse.
 
-    They are, but for those of negative numbers.
+    float32 has a sign and a magnitude, so the bits of negative numbers are in reverse order.
     """
     return bits if bits.min(initial=0) >= 0 else bits ^ (bits >> 31 & MAGNITUDE)
 

@@ -484,7 +484,7 @@ def kernels(run: Run) -> Iterator[Row]:
 
 
 def served(run: Run) -> Iterator[Row]:
-    """The service over loopback, asked from this process, by gRPC and by HTTP with JSON."""
+    """The service over loopback, with its clients in this process, by gRPC and HTTP."""
     texts, _ = read_texts(run)
     budget = str(512 if run.small else 16384)
     flags = ["--provider", run.provider, "--precision", run.precision, "--batch-tokens", budget]
@@ -497,7 +497,7 @@ def served(run: Run) -> Iterator[Row]:
         "8 largest of each row": AttentionSpec(top_k=8),
         "whole maps": AttentionSpec(),
     }
-    asked = {
+    cases = {
         SINGLES: (many, requests_of(texts, order(calls * many, len(texts), 1), 1)),
         LISTS: (8, requests_of(texts, order(calls * many * 4, len(texts), 2), 4 * many)),
     }
@@ -506,10 +506,10 @@ def served(run: Run) -> Iterator[Row]:
         requests = requests_of(texts, order(calls * 8, len(texts), 3), 8)
         for request in requests:
             request.outputs.CopyFrom(outputs)
-        asked[name] = (4, requests)
+        cases[name] = (4, requests)
     service = Service(serve(run.bundles / run.served, *flags), run.logs / "service.log", 60)
     try:
-        for name, (callers, requests) in asked.items():
+        for name, (callers, requests) in cases.items():
             for door in ("grpc", "api"):
                 row: Row = {"requests": name, "over": {"grpc": "gRPC", "api": "HTTP"}[door]}
                 try:
@@ -550,7 +550,7 @@ def device_error(run: Run) -> Iterator[Row]:
     engine = run.runtime(run.served, attend=False).engine
     items = [EncodeItem(ids, VECTORS) for ids in random_texts([16, 5])]
     engine.run(items)
-    if run.small:  # nothing to break here: an exception as ONNX Runtime raises it
+    if run.small:  # no device to break: an exception as ONNX Runtime raises it
         engine.faults.gpu = True
         session: Any = engine._sessions["embed"]
 
@@ -682,8 +682,8 @@ def criteria(numbers: Row) -> Iterator[tuple[str, str, float | None, bool]]:
     """Yield what was to be reached, its limit, what was measured, and whether it was reached."""
 
     def rows(step: str) -> list[Row]:
-        found: list[Row] = numbers["steps"].get(step, {}).get("rows", [])
-        return found
+        measured: list[Row] = numbers["steps"].get(step, {}).get("rows", [])
+        return measured
 
     checks = [row for row in rows("parity") if row["precision"] in ("fp32", "fp16")]
     failed = sum(not row.get("passed") for row in checks)
@@ -746,8 +746,8 @@ def about(run: Run) -> Row:
     names |= {"machine": machine((library, *PACKAGES)), "commit": revision(ROOT)}
     if not run.small:
         names["name"] = torch.cuda.get_device_name(run.gpu)
-        asked = "name,driver_version,memory.total,clocks.sm,clocks.max.sm,power.draw"
-        line = ["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader"]
+        fields = "name,driver_version,memory.total,clocks.sm,clocks.max.sm,power.draw"
+        line = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
         with contextlib.suppress(OSError):
             names["smi"] = subprocess.run(line, capture_output=True, text=True, check=False).stdout
     return names

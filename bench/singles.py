@@ -48,11 +48,11 @@ def sums(target: Target) -> dict[str, float]:
     address = target.process.address("metrics")
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as response:
         lines = response.read().decode().splitlines()
-    found = defaultdict[str, float](float)
+    totals = defaultdict[str, float](float)
     for line in lines:
         name, _, number = line.partition(" ")
-        found[name.partition("{")[0]] += float(number) if not line.startswith("#") else 0
-    return found
+        totals[name.partition("{")[0]] += float(number) if not line.startswith("#") else 0
+    return totals
 
 
 def less(after: dict[str, float], before: dict[str, float]) -> dict[str, float]:

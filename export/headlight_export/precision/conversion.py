@@ -98,7 +98,9 @@ def without_casts(model: onnx.ModelProto, kind: int) -> None:
         and np.abs(values := numpy_helper.to_array(tensor)).max(initial=0) <= LARGEST_ADDED
     }
     typed = {tensor.name for tensor in graph.initializer if tensor.data_type == kind}
-    narrow, same, added = dict[str, str](), dict[str, str](), set[str]()
+    narrow = dict[str, str]()  # the narrow value of a float32 value
+    same = dict[str, str]()  # of the output of a cast that is left out
+    added = set[str]()  # constants that are needed in the narrow type, too
     nodes = []
     for each in graph.node:
         node = onnx.NodeProto()

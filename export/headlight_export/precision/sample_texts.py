@@ -184,13 +184,13 @@ def code(count: int = COUNT) -> list[str]:
     """Return the first lines of at most `count` functions of the same part, evenly spread."""
     from headlight_model.texts import corpus, functions  # noqa: PLC0415
 
-    functions_ = (
+    bodies = (
         "\n".join(source.text.splitlines()[each.first_line - 1 : each.last_line])
         for source in corpus.files()
         if source.part is corpus.Part.TEST
         for each in functions.functions_of(source)
     )
-    return spread(_different(text[:CODE_CHARACTERS] for text in functions_), count)
+    return spread(_different(text[:CODE_CHARACTERS] for text in bodies), count)
 
 
 def language_reference(count: int = COUNT) -> list[str]:

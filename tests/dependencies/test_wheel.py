@@ -165,7 +165,7 @@ def serves_correctly(environment: Environment, variables: dict[str, str] | None 
 
 
 def test_with_serve_the_shipped_model_is_served_without_torch(
-    install: Callable[..., Environment],
+    install: Callable[..., Environment], tmp_path: Path
 ) -> None:
     serve = install("[serve]", *CONSTRAINED)
     listed = json.loads(call(*serve.pip, "list", "--format=json"))
@@ -175,8 +175,9 @@ def test_with_serve_the_shipped_model_is_served_without_torch(
     serves_correctly(serve)
     assert remedy("export") in refused(serve.command, "export", "x", "--out", "y")
     shutil.rmtree(serve.package("headlight_model") / "bundles")  # as in a wheel from a bare clone
-    # Regardless of caches.
-    assert remedy("serve,export") in refused(serve.command, "serve", "--check")
+    empty = CLEAN | {"XDG_CACHE_HOME": str(tmp_path)}
+    says = refused(serve.command, "serve", "--check", environment=empty)
+    assert remedy("serve,export") in says
 
 
 def test_with_export_a_wheel_without_a_bundle_exports_its_checkpoint_and_serves_it(

@@ -170,7 +170,7 @@ def work(served: Shell, tmp_path: Path) -> Shell:
     model_folder(tmp_path / "my-model")
     write_checkpoint(tmp_path / "my-checkpoint", small_config())
     (tmp_path / "my_model.py").write_text(OWNERS_MODEL, encoding="utf-8")
-    [bundle] = Path(served.variables["HOME"]).glob(".cache/headlight/*/bundle")
+    [bundle] = Path(served.variables["HOME"]).glob(".cache/headlight/*MiniLM*/bundle")
     shutil.copytree(bundle, tmp_path / "minilm")
     authority = Authority(tmp_path / "authority")
     authority.sign("server").write_to(tmp_path / "cert.pem", tmp_path / "key.pem")

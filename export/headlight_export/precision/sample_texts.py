@@ -185,9 +185,10 @@ def code(count: int = COUNT) -> list[str]:
     from headlight_model.texts import corpus, functions  # noqa: PLC0415
 
     bodies = (
-        "\n".join(source.text.splitlines()[each.first_line - 1 : each.last_line])
+        "\n".join(rows[each.first_line - 1 : each.last_line])
         for source in corpus.files()
         if source.part is corpus.Part.TEST
+        for rows in [source.text.splitlines()]
         for each in functions.functions_of(source)
     )
     return spread(_different(text[:CODE_CHARACTERS] for text in bodies), count)

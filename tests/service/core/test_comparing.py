@@ -172,8 +172,8 @@ async def test_a_caller_that_disconnects_releases_everything(service: Service) -
 
 async def test_it_is_counted_and_timed_as_an_encoding(service: Service) -> None:
     answer = await service.stub.Compare(of(4, 4, evidence=[HIDE]))
-    found = service.metric("headlight_output_bytes_total", output="comparison")
-    assert found == answer.data_bytes
+    sent = service.metric("headlight_output_bytes_total", output="comparison")
+    assert sent == answer.data_bytes
     stage = {"model": "fake", "priority": "interactive", "stage": "total"}
     assert service.sample("headlight_stage_seconds_count", **stage) == 1
     texts = service.metric("headlight_texts_total", priority="interactive")

@@ -16,9 +16,9 @@ def test_selectors_without_attention_fit_the_batch_and_select_nothing(
     batch: int, longest: int
 ) -> None:
     items = [EncodeItem(np.arange(longest), Selection())] * batch
-    found = BatchAttention(items, LAYERS, HEADS, longest, False)
-    assert found.names == []
-    shapes = {name: array.shape for name, array in found.feeds().items()}
+    attention = BatchAttention(items, LAYERS, HEADS, longest, False)
+    assert attention.names == []
+    shapes = {name: array.shape for name, array in attention.feeds().items()}
     expected: dict[str, tuple[int, ...]] = {}
     for layer in range(LAYERS):
         expected |= {
@@ -29,4 +29,4 @@ def test_selectors_without_attention_fit_the_batch_and_select_nothing(
             f"top_{layer}": (1,),
         }
     assert shapes == expected
-    assert all(not found.feeds()[f"top_{layer}"].any() for layer in range(LAYERS))
+    assert all(not attention.feeds()[f"top_{layer}"].any() for layer in range(LAYERS))

@@ -96,9 +96,9 @@ def runtime(request: pytest.FixtureRequest, bundle_path: Path) -> Runtime:
 @pytest.fixture
 def on_gpu(device: type[OnCpu], bundle_path: Path) -> Runtime:
     # Batches are told apart by their lengths.
-    found = Runtime(bundle_path, provider="cuda", round_lengths=1)
-    found.check_golden()
-    return found
+    opened = Runtime(bundle_path, provider="cuda", round_lengths=1)
+    opened.check_golden()
+    return opened
 
 
 def assert_same(got: ItemResult | None, expected: ItemResult) -> None:

@@ -61,11 +61,11 @@ async def test_token_vectors_are_those_of_the_client(serve: Serve, runtime: Runt
 
 
 async def test_an_answer_has_its_size_and_times(service: Service) -> None:
-    asked = call(service.channel, "Embed", pb.EmbedRequest(inputs="one two three"))
-    metadata = (await asked).metadata
+    embedding = call(service.channel, "Embed", pb.EmbedRequest(inputs="one two three"))
+    metadata = (await embedding).metadata
     assert (metadata.compute_chars, metadata.compute_tokens) == (13, 3)
     assert 0 < metadata.inference_time_ns < metadata.total_time_ns
-    headers: dict[str, Any] = dict(await asked.initial_metadata())
+    headers: dict[str, Any] = dict(await embedding.initial_metadata())
     assert headers["x-compute-type"] == "cpu"
     assert headers["x-compute-characters"] == "13"
     assert headers["x-compute-tokens"] == "3"

@@ -39,7 +39,7 @@ from bench.one_call_steps import SESSIONS, record
 from headlight.runtime import Runtime
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.values import Arrays
-from headlight.spec import TRUNCATE, Truncate
+from headlight.spec import TRUNCATE
 from headlight_service.app import lifecycle, model_versions
 from headlight_service.app.allocator import configure_allocator
 from headlight_service.app.assembly import assemble, load
@@ -93,7 +93,7 @@ def log_ready(port: int) -> None:
     sys.stderr.flush()
 
 
-async def headlight(bundle: Path, truncation: Truncate, *, with_model: bool) -> None:
+async def headlight(options: argparse.Namespace, *, with_model: bool) -> None:
     """Serve Headlight.
 
     Without its model, which is still checked, batches are answered with zeros.
@@ -112,7 +112,13 @@ async def headlight(bundle: Path, truncation: Truncate, *, with_model: bool) -> 
         return assemble(runtime, *rest)  # type: ignore[arg-type]  # passed on as they came
 
     config = Config(
-        bundle=bundle, truncation=truncation, grpc=ANY_PORT, metrics=ANY_PORT, api=ANY_PORT
+        bundle=options.bundle,
+        truncation=options.truncation,
+        provider=options.provider,
+        precision=options.precision,
+        grpc=ANY_PORT,
+        metrics=ANY_PORT,
+        api=ANY_PORT,
     )
     with mock.patch.object(model_versions, "assemble", assemble if with_model else without_model):
         await lifecycle.Server(config).serve()
@@ -260,10 +266,10 @@ async def serve_kind(options: argparse.Namespace) -> None:
     if options.kind == "floor":
         await floor()
     elif options.kind in ("front", "real"):
-        await headlight(options.bundle, options.truncation, with_model=options.kind == "real")
+        await headlight(options, with_model=options.kind == "real")
     elif options.kind == "stamped":
         calls = record()
-        await headlight(options.bundle, options.truncation, with_model=True)
+        await headlight(options, with_model=True)
         options.stamps.write_text(json.dumps(calls), encoding="utf-8")
     else:
         await serve_session(options.kind, session_run(options.bundle))
@@ -274,6 +280,8 @@ def main() -> None:
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--bundle", type=Path, default=Path("build/bundles/docs-rope"))
     parser.add_argument("--truncation", choices=TRUNCATE, default="refuse")
+    parser.add_argument("--provider", default="auto")
+    parser.add_argument("--precision", default="fp32")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--stamps", type=Path)
     options = parser.parse_args()

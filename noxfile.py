@@ -406,7 +406,7 @@ def train_reranker(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["peer-torch"])
 def teacher(session: nox.Session) -> None:
-    """Make the bundle of all-MiniLM-L6-v2 that docs-rope learns from: build/teacher."""
+    """Make the bundle of all-MiniLM-L6-v2 that the shipped models learn from: build/teacher."""
     folder = "build/teacher"
     session.run(f"{TORCH}/python", "-m", "bench.minilm", folder, external=True)
     variants = ("--provider", "openvino", "--precision", "bf16")

@@ -68,7 +68,7 @@ def measure(setting: Setting, target: Target, way: str) -> dict[str, Any]:
     callers, group = GROUPS[way]
     order = random.sample(range(TEXTS), TEXTS)
     before, counted = threads(target.process.pid), sums(target)
-    asked = setting.load.ask(
+    answer = setting.load.ask(
         "closed", target=target.process.address(), order=order, callers=callers, group=group
     )
     taken = less(threads(target.process.pid), before)
@@ -76,7 +76,7 @@ def measure(setting: Setting, target: Target, way: str) -> dict[str, Any]:
     count = batches["headlight_batch_items_count"]
     return {
         "way": way,
-        "texts_per_s": TEXTS / asked["seconds"],
+        "texts_per_s": TEXTS / answer["seconds"],
         "cpu_ms": {name: 1000 * seconds / TEXTS for name, seconds in taken.items()},
         "texts a batch": TEXTS / count,
         "padding": batches["headlight_padding_ratio_sum"] / count,
